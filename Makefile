@@ -1,0 +1,69 @@
+# Every target sets itself up: a virtual environment in .venv with the locked requirements and the checkout itself.
+# Needs only make and Python 3.11 or newer; make clean, then make PYTHON=python3.12 test, changes to another one.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+LOCK := requirements/dev.txt
+PYTEST := $(BIN)/python -m pytest
+# Worker processes for the tests that start no Celery worker.
+JOBS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup test test-long check fmt demo lock clean
+
+help:
+	@echo 'make test       the tests (embedded servers, or TURNCHAIN_TEST_POSTGRES_URL / TURNCHAIN_TEST_REDIS_URL)'
+	@echo 'make test-long  the tests that take minutes'
+	@echo 'make check      formatting, lint, types, architecture'
+	@echo 'make fmt        format, and fix what can be fixed'
+	@echo 'make demo       the booking example on two workers, one of them killed again and again'
+	@echo 'make lock       resolve $(LOCK) anew from pyproject.toml'
+	@echo 'make clean      remove the virtual environment and everything generated'
+
+setup: $(READY)
+
+$(READY): $(LOCK) pyproject.toml
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { \
+	    echo "turnchain needs Python 3.11 or newer; $(PYTHON) is $$($(PYTHON) --version 2>&1)." \
+	         "Name another one: make PYTHON=python3.12" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --require-hashes -r $(LOCK)
+	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
+	@touch $@
+
+# Real workers are started and killed one test at a time, after everything else; pytest's 5 is "nothing selected".
+test: $(READY)
+	$(PYTEST) -n $(JOBS) -m 'not long and not acceptance'
+	$(PYTEST) -m 'acceptance and not long' || [ $$? -eq 5 ]
+
+test-long: $(READY)
+	$(PYTEST) -m long --timeout 1800
+
+check: $(READY)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/basedpyright
+	$(BIN)/lint-imports --no-logo
+
+fmt: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+demo: $(READY)
+	$(BIN)/python -m examples.booking --workers 2 --kill
+
+# One file for Python 3.11 to 3.13, with hashes and without any index address. uv lives in a place of its own, so that
+# a stale lock never stands in the way of a new one.
+lock:
+	$(PYTHON) -m venv $(VENV)-lock
+	$(VENV)-lock/bin/python -m pip install -qq --disable-pip-version-check 'uv>=0.13,<0.14'
+	$(VENV)-lock/bin/uv pip compile --no-config --universal --python-version 3.11 --upgrade --generate-hashes \
+	    --no-header --no-emit-index-url --quiet --extra worker --extra flower --extra embedded --group dev \
+	    pyproject.toml --output-file $(LOCK)
+	rm -rf $(VENV)-lock
+
+clean:
+	rm -rf $(VENV) $(VENV)-lock dist .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
