@@ -1,0 +1,288 @@
+"""What a web app holds: enqueue a turn, follow it, get its result, cancel it. [DESIGN 11]"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from turnchain.orchestrator_core.contracts import (
+    JSON,
+    Message,
+    Owner,
+    Provider,
+    TurnEvent,
+    TurnId,
+    TurnRecord,
+    TurnRequest,
+    TurnResult,
+)
+from turnchain.orchestrator_core.errors import InvalidInputError, TurnTimeout
+from turnchain.orchestrator_core.ports import (
+    AfterCommit,
+    CancelReceipt,
+    Clock,
+    Ledger,
+    NewId,
+    Publisher,
+)
+from turnchain.orchestrator_core.requests import MISSING, build_request, request_hash
+from turnchain.orchestrator_core.results import result_of
+from turnchain.orchestrator_core.waiting import Waiter
+from turnchain.orchestrator_core.wire import is_turn_id
+
+_FIRST_LOOK = timedelta(milliseconds=20)
+_LONGEST_LOOK = timedelta(milliseconds=500)
+
+
+class SessionClient:
+    """A producer's way in. Safe to share between threads; make one per process, after the fork.
+
+    client = turnchain.connect("postgresql://…", broker=celery_app)
+    result = client.enqueue("refund-support", message, session_id="sess_42", history=[]).result(timeout=60)
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        publisher: Publisher,
+        clock: Clock,
+        new_id: NewId,
+        after_commit: AfterCommit,
+        *,
+        known: Sequence[str] | None = None,
+        max_in_flight: int | None = None,
+    ) -> None:
+        self._ledger = ledger
+        self._publisher = publisher
+        self._clock = clock
+        self._new_id = new_id
+        self._after_commit = after_commit
+        self._known = known
+        self._max_in_flight = max_in_flight
+        self._waiter = Waiter(ledger, clock)
+
+    def enqueue(
+        self,
+        orchestrator_name: str,
+        input: JSON = MISSING,
+        *,
+        session_id: str,
+        history: Sequence[Message | Mapping[str, Any]] | Provider | None = None,
+        state: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Provider | None = None,
+        tenant: str | None = None,
+        user_id: str | None = None,
+        turn_id: str | None = None,
+        idempotency_key: str | None = None,
+        priority: int = 0,
+        force: bool = False,
+        expected_turn_index: int | None = None,
+        deadline: datetime | None = None,
+        connection: Any = None,
+    ) -> Turn:
+        """Accept one turn of a session. Once this returns, or your transaction commits, the turn is not lost.
+
+        Repeats: with the same `turn_id` or `idempotency_key` and the same arguments it returns the same turn and writes
+        nothing. After an unanswered call, call again with the same one.
+
+        `connection` is your own open psycopg, SQLAlchemy or Django connection: the turn then commits or vanishes with
+        your writes. Django and a SQLAlchemy Session wake a worker at their commit; with other connections call
+        `turn.publish()` after it, or leave it to the next sweep (5 s).
+
+        Raises:
+            InvalidInputError, UnknownOrchestratorError: an argument is not usable.
+            SessionOwnerError: the session is another tenant's or user's.
+            TurnConflictError: turn id or idempotency key stand for another request, or the index is not the next.
+            StoreUnavailableError, SchemaMissingError: the ledger did not answer.
+        """
+        request = build_request(
+            orchestrator_name,
+            input,
+            turn_id=_turn_id(turn_id, self._new_id),
+            session_id=session_id,
+            history=history,
+            state=state,
+            context=context,
+            tenant=tenant,
+            user_id=user_id,
+            force=force,
+            priority=priority,
+            expected_turn_index=expected_turn_index,
+            idempotency_key=idempotency_key,
+            deadline=deadline,
+        )
+        return self._accept(request, connection)
+
+    async def aenqueue(
+        self, orchestrator_name: str, input: JSON = MISSING, **arguments: Any
+    ) -> Turn:
+        """`enqueue` for async callers; the arguments are the same. `connection` is not taken."""
+        if arguments.get("connection") is not None:
+            raise InvalidInputError(
+                "connection is not taken by aenqueue: use enqueue with a sync connection, or enqueue after your commit",
+                {"field": "connection"},
+            )
+        return await asyncio.to_thread(self.enqueue, orchestrator_name, input, **arguments)
+
+    def turn(self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None) -> Turn:
+        """A handle on a turn accepted earlier, by its id and whose it is; nothing is read yet."""
+        return Turn(self, TurnId(turn_id), Owner(tenant=tenant, user_id=user_id))
+
+    def get(
+        self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None
+    ) -> TurnRecord | None:
+        """Where the turn stands, or None if there is none of this owner."""
+        return self._ledger.get(TurnId(turn_id), Owner(tenant=tenant, user_id=user_id))
+
+    async def aget(
+        self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None
+    ) -> TurnRecord | None:
+        """`get` for async callers."""
+        return await asyncio.to_thread(self.get, turn_id, tenant=tenant, user_id=user_id)
+
+    def publish(self) -> None:
+        """Admit what may run and wake workers for it. Safe to call at any time, any number of times."""
+        self._publisher.publish(self._ledger.admit(self._max_in_flight))
+
+    def _accept(self, request: TurnRequest, connection: Any) -> Turn:
+        acceptance = self._ledger.accept(
+            request, request_hash=request_hash(request), known=self._known, connection=connection
+        )
+        self._after_commit(connection, self.publish)
+        return Turn(self, acceptance.turn.turn_id, request.owner)
+
+    def _settled(self, turn_id: TurnId, owner: Owner) -> TurnRecord:
+        record = self._ledger.get(turn_id, owner)
+        if record is None:
+            raise InvalidInputError(
+                f"turn_id = {turn_id!r} is no turn of this owner: check the id, tenant and user_id, and whether the "
+                "transaction that enqueued it has committed",
+                {"field": "turn_id", "value": turn_id},
+            )
+        return record
+
+    def _result(self, turn_id: TurnId, owner: Owner, timeout: timedelta | None) -> TurnResult:
+        self._settled(turn_id, owner)
+        settled = self._waiter.wait(turn_id, timeout)
+        if settled is None:
+            raise _timed_out(turn_id, timeout, self._ledger.get(turn_id, owner))
+        return result_of(settled)
+
+    async def _aresult(
+        self, turn_id: TurnId, owner: Owner, timeout: timedelta | None
+    ) -> TurnResult:
+        await asyncio.to_thread(self._settled, turn_id, owner)
+        settled = await self._waiter.await_(turn_id, timeout)
+        if settled is None:
+            raise _timed_out(
+                turn_id, timeout, await asyncio.to_thread(self._ledger.get, turn_id, owner)
+            )
+        return result_of(settled)
+
+    def _events(self, turn_id: TurnId, owner: Owner, after: int) -> Iterator[TurnEvent]:
+        """Ends with the turn's terminal event. Looks again soon after news, and less and less often without."""
+        self._settled(turn_id, owner)
+        look = _FIRST_LOOK
+        while True:
+            events = self._ledger.events(turn_id, after=after)
+            for event in events:
+                after = event.seq
+                yield event
+                if event.is_terminal:
+                    return
+            look = _FIRST_LOOK if events else min(look * 2, _LONGEST_LOOK)
+            settled = self._waiter.wait(turn_id, look)
+            if settled and not events and not self._ledger.events(turn_id, after=after, limit=1):
+                return
+
+    def _cancel(self, turn_id: TurnId, owner: Owner) -> CancelReceipt:
+        receipt = self._ledger.request_cancel(turn_id, owner)
+        self.publish()
+        return receipt
+
+
+class Turn:
+    """One accepted turn, as its producer sees it."""
+
+    def __init__(self, client: SessionClient, turn_id: TurnId, owner: Owner) -> None:
+        self._client = client
+        self._owner = owner
+        self.turn_id = turn_id
+
+    def __repr__(self) -> str:
+        return f"Turn({self.turn_id!r})"
+
+    def publish(self) -> None:
+        """Wake a worker. Call it after the commit of your own connection; calling it again does no harm."""
+        self._client.publish()
+
+    def get(self) -> TurnRecord | None:
+        """Where the turn stands."""
+        return self._client.get(
+            self.turn_id, tenant=self._owner.tenant, user_id=self._owner.user_id
+        )
+
+    async def aget(self) -> TurnRecord | None:
+        """`get` for async callers."""
+        return await asyncio.to_thread(self.get)
+
+    def result(self, timeout: float | timedelta | None = None) -> TurnResult:
+        """Wait for the turn to settle, whoever settles it. A bare number is seconds, as elsewhere in Celery.
+
+        Raises:
+            TurnTimeout: it has not settled in time; it goes on.
+            InvalidInputError: there is no such turn.
+        """
+        return self._client._result(self.turn_id, self._owner, _duration(timeout))
+
+    async def aresult(self, timeout: float | timedelta | None = None) -> TurnResult:
+        """`result` for async callers; thousands may wait at once."""
+        return await self._client._aresult(self.turn_id, self._owner, _duration(timeout))
+
+    def events(self, after: int = 0) -> Iterator[TurnEvent]:
+        """What happened to the turn, and what happens, up to its terminal event. `after` is the last `seq` seen."""
+        return self._client._events(self.turn_id, self._owner, after)
+
+    async def aevents(self, after: int = 0) -> AsyncIterator[TurnEvent]:
+        """`events` for async callers."""
+        events = self.events(after)
+        while (event := await asyncio.to_thread(next, events, None)) is not None:
+            yield event
+
+    def cancel(self) -> CancelReceipt:
+        """Ask for the turn to end; see `CancelReceipt` for what may come of it. Cancelling twice is safe."""
+        return self._client._cancel(self.turn_id, self._owner)
+
+    async def acancel(self) -> CancelReceipt:
+        """`cancel` for async callers."""
+        return await asyncio.to_thread(self.cancel)
+
+
+def _duration(timeout: float | timedelta | None) -> timedelta | None:
+    return (
+        timeout if timeout is None or isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+    )
+
+
+def _timed_out(
+    turn_id: TurnId, timeout: timedelta | None, record: TurnRecord | None
+) -> TurnTimeout:
+    stands = f"{record.status} at {record.stage}" if record else "gone"
+    return TurnTimeout(
+        f"turn {turn_id} did not settle within {timeout}; it is {stands} and goes on: wait longer, or cancel() it",
+        {"turn_id": turn_id, "status": record.status if record else None},
+    )
+
+
+def _turn_id(given: str | None, new_id: NewId) -> TurnId:
+    """A turn id is a UUID, since that is what the ledger stores and a message holds."""
+    if given is None:
+        return new_id()
+    if not is_turn_id(given):
+        raise InvalidInputError(
+            f"turn_id = {given!r} is not usable: give str(uuid.uuid4()), or leave it out",
+            {"field": "turn_id"},
+        )
+    return TurnId(given)

@@ -1,0 +1,89 @@
+"""Everything that is stored, sent or returned."""
+
+from __future__ import annotations
+
+from turnchain.orchestrator_core.contracts.base import (
+    INPUT_LIMIT,
+    JSON,
+    JSONObject,
+    Record,
+    checked_json,
+    to_json,
+)
+from turnchain.orchestrator_core.contracts.checkpoints import CheckpointRecord
+from turnchain.orchestrator_core.contracts.events import NewEvent, TurnEvent
+from turnchain.orchestrator_core.contracts.history import Message, WindowedHistory
+from turnchain.orchestrator_core.contracts.processes import ProcessRecord
+from turnchain.orchestrator_core.contracts.reports import ReportNode, TurnReport, TurnResult, Usage
+from turnchain.orchestrator_core.contracts.sessions import Owner, SessionKey
+from turnchain.orchestrator_core.contracts.snapshots import (
+    BranchRecord,
+    Carry,
+    Decision,
+    IterationSnapshot,
+    OpenIteration,
+    SupervisorRun,
+    Verdict,
+)
+from turnchain.orchestrator_core.contracts.steps import StepRecord
+from turnchain.orchestrator_core.contracts.turns import (
+    STAGES,
+    Acceptance,
+    Claim,
+    Outcome,
+    Provider,
+    Refusal,
+    Renewal,
+    SettledTurn,
+    Stage,
+    TurnId,
+    TurnRecord,
+    TurnRequest,
+    TurnStatus,
+    TurnWork,
+    Wake,
+)
+
+__all__ = [
+    "INPUT_LIMIT",
+    "JSON",
+    "STAGES",
+    "Acceptance",
+    "BranchRecord",
+    "Carry",
+    "CheckpointRecord",
+    "Claim",
+    "Decision",
+    "IterationSnapshot",
+    "JSONObject",
+    "Message",
+    "NewEvent",
+    "OpenIteration",
+    "Outcome",
+    "Owner",
+    "ProcessRecord",
+    "Provider",
+    "Record",
+    "Refusal",
+    "Renewal",
+    "ReportNode",
+    "SessionKey",
+    "SettledTurn",
+    "Stage",
+    "StepRecord",
+    "SupervisorRun",
+    "TurnEvent",
+    "TurnId",
+    "TurnRecord",
+    "TurnReport",
+    "TurnRequest",
+    "TurnResult",
+    "TurnStatus",
+    "TurnWork",
+    "Usage",
+    "Verdict",
+    "Wake",
+    "WindowedHistory",
+    "checked_json",
+    "to_json",
+]

@@ -1,0 +1,197 @@
+"""The seven stages in one process, called in place: for tests, notebooks and nested use. [DESIGN 3]"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+from turnchain.orchestrator_core.contracts import (
+    JSON,
+    Claim,
+    Message,
+    Owner,
+    Provider,
+    SessionKey,
+    TurnRequest,
+    TurnResult,
+    Wake,
+)
+from turnchain.orchestrator_core.environment import Environment
+from turnchain.orchestrator_core.errors import (
+    CancelRequested,
+    DeadlinePassed,
+    LeaseLost,
+    SessionOwnerError,
+)
+from turnchain.orchestrator_core.ports import Clock, Ledger, Publisher, Watch
+from turnchain.orchestrator_core.requests import MISSING, build_request, request_hash
+from turnchain.orchestrator_core.results import result_of
+from turnchain.orchestrator_core.runner import run_stage
+
+ENGINE_LEASE = timedelta(minutes=15)
+"""How long a dead engine's turn is taken for alive: as long as `dispatch` may run, since nothing renews inside a call."""
+
+_LOOK = timedelta(seconds=1)
+
+
+class Engine:
+    """Runs turns where it is called. Same stages, same stores and same rows as the workers; no broker.
+
+    A turn whose engine dies ends `failed` with code TURN_INTERRUPTED, and `resume` goes on with it.
+    """
+
+    def __init__(self, env: Environment, publisher: Publisher | None = None) -> None:
+        self._env = env
+        self._publisher = publisher
+
+    def execute(
+        self,
+        orchestrator_name: str,
+        input: JSON = MISSING,
+        *,
+        session_id: str,
+        history: Sequence[Message | Mapping[str, Any]] | Provider | None,
+        state: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Provider | None = None,
+        tenant: str | None = None,
+        user_id: str | None = None,
+        force: bool = False,
+        expected_turn_index: int | None = None,
+        deadline: datetime | None = None,
+    ) -> TurnResult:
+        """Run one turn to its end, behind whatever the session already has waiting.
+
+        Raises:
+            UnknownOrchestratorError, InvalidInputError, SessionOwnerError, TurnConflictError: nothing was written.
+            StoreUnavailableError: the store did not answer.
+        """
+        self._env.registry.get(orchestrator_name)
+        request = build_request(
+            orchestrator_name,
+            input,
+            turn_id=self._env.new_id(),
+            session_id=session_id,
+            history=history,
+            state=state,
+            context=context,
+            tenant=tenant,
+            user_id=user_id,
+            force=force,
+            expected_turn_index=expected_turn_index,
+            deadline=deadline,
+            runner="engine",
+        )
+        return self._run(request)
+
+    def resume(
+        self,
+        orchestrator_name: str,
+        session_id: str,
+        *,
+        owner: Owner | None = None,
+        force: bool = False,
+    ) -> TurnResult | None:
+        """Go on with the turn that a dead engine left in this session; None if it left none. [O 4]
+
+        It runs as a new turn on the same run: settled iterations and finished steps are not repeated. A second call
+        returns None, since the session's last turn is then another one.
+
+        Raises:
+            SessionOwnerError: the session is another owner's.
+        """
+        self._env.registry.get(orchestrator_name)
+        session = SessionKey(orchestrator_name=orchestrator_name, session_id=session_id)
+        left = self._env.ledger.interrupted(session)
+        if left is None:
+            return None
+        if left.owner != (owner or Owner()):
+            raise SessionOwnerError(
+                f"session {session_id!r} belongs to another owner: pass the owner it was begun with"
+            )
+        changes = {
+            "turn_id": self._env.new_id(),
+            "force": force or left.force,
+            "expected_turn_index": None,
+        }
+        return self._run(left.model_copy(update=changes))
+
+    def _run(self, request: TurnRequest) -> TurnResult:
+        ledger = self._env.ledger
+        ledger.accept(request, request_hash=request_hash(request), known=self._env.registry.names)
+        wake = self._admitted(request)
+        while wake is not None:
+            wake = self._step(wake)
+        return result_of(ledger.settled([request.turn_id])[0])
+
+    def _admitted(self, request: TurnRequest) -> Wake | None:
+        """Wait for the session's earlier turns. None: the turn ended meanwhile, for example cancelled."""
+        ledger = self._env.ledger
+        with ledger.listen() as listener:
+            while (wake := ledger.admit_turn(request.turn_id)) is None:
+                if ledger.settled([request.turn_id]):
+                    return None
+                listener.wait(_LOOK)
+        return wake
+
+    def _step(self, wake: Wake) -> Wake | None:
+        try:
+            passage = run_stage(wake, self._env)
+        except BaseException:
+            process_id = self._env.leases.process_id
+            self._env.ledger.take_over(
+                wake, process_id=process_id, max_attempts=self._env.policy.max_attempts
+            )
+            raise
+        if self._publisher and passage.others:
+            self._publisher.publish(passage.others)
+        return passage.following
+
+
+class InPlaceLeases:
+    """The leases of an engine: renewed at boundaries, by the thread that runs the turn."""
+
+    def __init__(self, ledger: Ledger, clock: Clock, process_id: str) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._process_id = process_id
+        self._serial = 0
+
+    @property
+    def process_id(self) -> str:
+        """`host:pid`, with which every owner begins."""
+        return self._process_id
+
+    def new_owner(self) -> str:
+        """A lease owner never used before."""
+        self._serial += 1
+        return f"{self._process_id}/{self._serial}"
+
+    def begin(self, claim: Claim, granted: timedelta) -> Watch:
+        """A watch that asks the ledger itself."""
+        return _InPlaceWatch(self._ledger, self._clock, claim)
+
+    def end(self, claim: Claim) -> None:
+        """Nothing runs beside the claim, so nothing is to be stopped."""
+
+
+class _InPlaceWatch:
+    def __init__(self, ledger: Ledger, clock: Clock, claim: Claim) -> None:
+        self._ledger = ledger
+        self._clock = clock
+        self._claim = claim
+        self._asked = clock.elapsed()
+
+    def check(self) -> None:
+        renewal = self._ledger.renew([self._claim], ENGINE_LEASE)[0]
+        self._asked = self._clock.elapsed()
+        if not renewal.renewed:
+            raise LeaseLost
+        if renewal.cancel_requested:
+            raise CancelRequested
+        if renewal.deadline_passed:
+            raise DeadlinePassed
+
+    def check_call(self) -> None:
+        if self._clock.elapsed() - self._asked > _LOOK:
+            self.check()

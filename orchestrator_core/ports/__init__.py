@@ -1,0 +1,35 @@
+"""What the core needs of the world, as protocols."""
+
+from __future__ import annotations
+
+from turnchain.orchestrator_core.ports.runtime import (
+    AfterCommit,
+    Clock,
+    Leases,
+    NewId,
+    Publisher,
+    Watch,
+)
+from turnchain.orchestrator_core.ports.stores import (
+    CancelReceipt,
+    CheckpointStore,
+    Ledger,
+    Listener,
+    SnapshotStore,
+    Unit,
+)
+
+__all__ = [
+    "AfterCommit",
+    "CancelReceipt",
+    "CheckpointStore",
+    "Clock",
+    "Leases",
+    "Ledger",
+    "Listener",
+    "NewId",
+    "Publisher",
+    "SnapshotStore",
+    "Unit",
+    "Watch",
+]

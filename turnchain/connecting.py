@@ -1,0 +1,102 @@
+"""Where a process gets its Turnchain: a producer its client, a notebook its engine, a Celery app its tasks."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from turnchain.orchestrator_core.client import SessionClient
+from turnchain.orchestrator_core.definition import Orchestrator
+from turnchain.orchestrator_core.engine import ENGINE_LEASE, Engine, InPlaceLeases
+from turnchain.orchestrator_core.environment import Environment, Policy
+from turnchain.orchestrator_core.errors import SettingsError
+from turnchain.orchestrator_core.invoke import Invoker
+from turnchain.orchestrator_core.registry import Registry
+from turnchain.orchestrator_core.wire import TURNS_QUEUE
+from turnchain.workers.clock import SystemClock, new_turn_id
+
+if TYPE_CHECKING:
+    from celery import Celery
+
+
+def connect(
+    url: str,
+    *,
+    broker: Celery | str,
+    orchestrators: Iterable[str] | None = None,
+    max_in_flight: int | None = None,
+    pool_size: int = 4,
+    key_prefix: str = "turnchain:",
+    load_queue: str = TURNS_QUEUE,
+) -> SessionClient:
+    """A producer's client on a Postgres ledger and a Celery broker. Opens its connections on first use.
+
+    Shape: `url` is `postgresql://…`; `broker` is the Celery app you have, or a broker URL. `orchestrators` are the
+    names that `enqueue` takes; None goes by what the workers have announced. `key_prefix` and `load_queue` are the workers'
+    TURNCHAIN_KEY_PREFIX (for a broker given as URL) and the queue of their `load` stage.
+
+    Raises:
+        SettingsError: a URL of another kind, or the `postgres` extra is not installed.
+    """
+    from turnchain.stores.postgres import connect as connect_postgres
+    from turnchain.stores.postgres.callers import after_commit
+    from turnchain.workers.publishing import GuardedPublisher, producer_app
+
+    stores = connect_postgres(url, max_size=pool_size)
+    return SessionClient(
+        stores.ledger,
+        GuardedPublisher(producer_app(broker, key_prefix, load_queue)),
+        SystemClock(),
+        new_turn_id,
+        after_commit,
+        known=None if orchestrators is None else sorted(orchestrators),
+        max_in_flight=max_in_flight,
+    )
+
+
+def in_process(*definitions: Orchestrator, url: str = "memory://") -> Engine:
+    """An engine that runs turns where it is called: on memory, or on the Postgres ledger of `url`.
+
+    Raises:
+        SettingsError: a URL of another kind, or two definitions of one name.
+    """
+    if url == "memory://":
+        from turnchain.stores.memory import connect as connect_memory
+
+        stores: Any = connect_memory()
+    elif url.startswith(("postgresql://", "postgres://")):
+        from turnchain.stores.postgres import connect as connect_postgres
+
+        stores = connect_postgres(url)
+    else:
+        raise SettingsError(f"url = {url!r} is not usable: give memory:// or postgresql://…")
+    clock = SystemClock()
+    process_id = f"{socket.gethostname()}:{os.getpid()}:engine"
+    env = Environment(
+        ledger=stores.ledger,
+        checkpoints=stores.checkpoints,
+        snapshots=stores.snapshots,
+        registry=Registry(definitions),
+        clock=clock,
+        leases=InPlaceLeases(stores.ledger, clock, process_id),
+        invoker=Invoker(),
+        new_id=new_turn_id,
+        policy=Policy(lease=ENGINE_LEASE),
+    )
+    return Engine(env)
+
+
+def install(app: Celery) -> None:
+    """Put Turnchain's tasks on a Celery app that you already run, next to your own.
+
+    Sets limits, acks and routes on our tasks alone; your app's settings stay as they are, but for two queues more.
+    Start a worker with `-Q turns,control,maintenance` and the TURNCHAIN_ settings in its environment.
+
+    Raises:
+        SettingsError: the environment lacks a setting, or has a wrong one.
+    """
+    from turnchain.workers.installing import install as install_on
+
+    install_on(app)
