@@ -1,0 +1,28 @@
+"""What every part of the ledger works on."""
+
+from __future__ import annotations
+
+from turnchain.orchestrator_core.contracts import Claim
+from turnchain.orchestrator_core.errors import LeaseLost
+from turnchain.stores.memory.tables import Tables
+from turnchain.stores.memory.turns import TurnRow
+
+
+class Part:
+    """A part of the ledger over the tables that all parts share."""
+
+    def __init__(self, tables: Tables) -> None:
+        self.tables = tables
+
+    def held(self, claim: Claim) -> TurnRow:
+        """The claimed turn's row.
+
+        Raises:
+            LeaseLost: stage, fence or owner no longer match.
+        """
+        row = self.tables.turns.get(claim.turn.turn_id)
+        if row is None or not row.is_held_by(claim):
+            raise LeaseLost(
+                f"turn {claim.turn.turn_id!r} is no longer held by {claim.lease_owner!r}"
+            )
+        return row

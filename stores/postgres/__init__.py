@@ -1,0 +1,64 @@
+"""The Postgres driver: the system of record.
+
+    stores = connect("postgresql://…", max_size=8)
+    stores.ledger.accept(request, request_hash="…")
+
+Nothing is opened before the first verb, and nothing is ever migrated: apply `schema()` yourself.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+
+from turnchain.stores.postgres.checkpoints import PostgresCheckpoints
+from turnchain.stores.postgres.connection import Connections
+from turnchain.stores.postgres.ledger import PostgresLedger
+from turnchain.stores.postgres.snapshots import PostgresSnapshots
+from turnchain.stores.postgres.statements import schema
+from turnchain.stores.postgres.unit import PostgresUnit
+
+__all__ = [
+    "PostgresCheckpoints",
+    "PostgresLedger",
+    "PostgresSnapshots",
+    "PostgresStores",
+    "PostgresUnit",
+    "connect",
+    "schema",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresStores:
+    """The three stores over one database."""
+
+    ledger: PostgresLedger
+    checkpoints: PostgresCheckpoints
+    snapshots: PostgresSnapshots
+    connections: Connections
+
+    def close(self) -> None:
+        """Close this process's connections."""
+        self.connections.close()
+
+
+def connect(
+    url: str, *, max_size: int = 4, lock_timeout: timedelta = timedelta(seconds=5)
+) -> PostgresStores:
+    """The stores of a database, given as URL or connection string.
+
+    `max_size` is how many connections each of the two pools may hold in one process: as many as
+    there are threads that use the stores. `lock_timeout` is how long a statement waits for somebody
+    else's transaction.
+
+    Raises:
+        SettingsError: the URL cannot be read. Whether the server answers shows at the first verb.
+    """
+    connections = Connections(url, max_size=max_size, lock_timeout=lock_timeout)
+    return PostgresStores(
+        ledger=PostgresLedger(connections),
+        checkpoints=PostgresCheckpoints(connections),
+        snapshots=PostgresSnapshots(connections),
+        connections=connections,
+    )
