@@ -1,0 +1,56 @@
+"""What the parent of a prefork pool does when a child dies or hits its time limit: it says so. [DESIGN 6]"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from typing import Any
+
+from billiard.exceptions import WorkerLostError
+from celery.worker.request import Request
+
+from turnchain.orchestrator_core import wire
+from turnchain.orchestrator_core.contracts import Stage
+
+log = logging.getLogger("turnchain.tasks")
+
+
+class StageRequest(Request):
+    """A stage task's message inside the worker's main process.
+
+    The parent holds no database connection, so it sends `turn.takeover` to whoever has one: the dead child's turn is
+    then claimed elsewhere within about a second instead of after its lease. Losing that message costs only that second.
+    """
+
+    def on_failure(
+        self, exc_info: Any, send_failed_event: bool = True, return_ok: bool = False
+    ) -> None:
+        """Announce the loss of a child; everything else is Celery's."""
+        error = exc_info.exception
+        error = getattr(
+            error, "exc", error
+        )  # billiard wraps what crossed the process in ExceptionWithTraceback
+        if isinstance(error, WorkerLostError | SystemExit | KeyboardInterrupt):
+            self._announce()
+        super().on_failure(exc_info, send_failed_event=send_failed_event, return_ok=return_ok)
+
+    def on_timeout(self, soft: bool, timeout: float) -> None:
+        """Announce that a child is about to be killed by its hard time limit."""
+        if not soft:
+            self._announce()
+        super().on_timeout(soft, timeout)
+
+    def _announce(self) -> None:
+        try:
+            stage = Stage(self.task_name.removeprefix(wire.TASK_PREFIX))
+            turn_id, fence = self.args
+            process_id = f"{socket.gethostname()}:{self.worker_pid}"
+            self.task.app.send_task(
+                wire.TAKEOVER,
+                args=(turn_id, stage.value, fence, process_id),
+                ignore_result=True,
+                retry=False,
+            )
+        except Exception:
+            # The pool's result handler must survive whatever broker or message made of this; the sweep takes over.
+            log.warning("takeover not announced", extra={"task_id": str(self.id)[:120]})

@@ -1,0 +1,1 @@
+"""Processes: the Celery app, settings, wiring, housekeeping, embedded servers, the CLI."""

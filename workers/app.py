@@ -1,0 +1,33 @@
+"""Our own Celery app: `celery -A turnchain.workers.app worker -Q turns,control,maintenance`."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from celery import Celery, signals
+
+from turnchain.orchestrator_core.errors import SettingsError
+from turnchain.workers.installing import install
+from turnchain.workers.logs import set_up
+from turnchain.workers.settings import Settings
+
+
+def create_app(settings: Settings) -> Celery:
+    """A Celery app with our configuration and tasks."""
+    app = Celery("turnchain")
+    app.config_from_object("turnchain.celeryconfig")
+
+    def set_up_logs(**_: Any) -> None:
+        set_up(settings.log_level)
+
+    signals.setup_logging.connect(set_up_logs, weak=False)
+    install(app, settings)
+    return app
+
+
+try:
+    app = create_app(Settings.from_env(os.environ))
+except SettingsError as error:
+    # Celery's command line would show a stack of imports around this sentence.
+    raise SystemExit(f"turnchain: {error}") from None

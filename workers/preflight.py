@@ -1,0 +1,54 @@
+"""What must hold before a worker starts: one sentence instead of a stack of errors an hour later."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from turnchain.orchestrator_core.contracts import TurnId
+from turnchain.orchestrator_core.errors import SettingsError
+from turnchain.orchestrator_core.registry import Registry
+from turnchain.stores.postgres import connect
+from turnchain.workers.settings import Settings
+
+POOLS = ("prefork", "threads", "solo")
+
+
+def check_pool(pool: str) -> None:
+    """Refuse pools that cannot keep a lease.
+
+    Raises:
+        SettingsError: gevent or eventlet.
+    """
+    green = [kind for kind in ("gevent", "eventlet") if kind in pool]
+    if green:
+        raise SettingsError(
+            f"pool = {green[0]} is not supported: it patches the threads and sockets that renew leases, and kombu with "
+            f"Redis delivers to it at a fraction of the speed; start the worker with --pool threads (or one of {POOLS})"
+        )
+
+
+def check_registry(registry: Registry) -> None:
+    """Refuse a worker with nothing to serve.
+
+    Raises:
+        SettingsError: no orchestrator is configured or installed.
+    """
+    if not registry.names:
+        raise SettingsError(
+            "TURNCHAIN_ORCHESTRATORS is empty and no installed package offers any: set it to package.module:attribute, "
+            "several separated by commas"
+        )
+
+
+def check_ledger(settings: Settings) -> None:
+    """Ask the database once, and let go of it again before any fork.
+
+    Raises:
+        StoreUnavailableError: it does not answer.
+        SchemaMissingError: it lacks our tables.
+    """
+    stores = connect(settings.postgres_url, max_size=1)
+    try:
+        stores.ledger.get(TurnId(str(UUID(int=0))))
+    finally:
+        stores.close()

@@ -1,0 +1,151 @@
+"""Every setting there is, from the environment, checked once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field, ValidationError, field_validator
+
+from turnchain.orchestrator_core.contracts import STAGES, Record, Stage
+from turnchain.orchestrator_core.environment import Policy
+from turnchain.orchestrator_core.errors import SettingsError, scrub
+from turnchain.orchestrator_core.sweep import SweepPolicy
+
+PREFIX = "TURNCHAIN_"
+
+
+def _seconds(value: Any) -> timedelta:
+    return value if isinstance(value, timedelta) else timedelta(seconds=float(value))
+
+
+def _words(value: Any) -> Any:
+    return (
+        tuple(word.strip() for word in value.split(",") if word.strip())
+        if isinstance(value, str)
+        else value
+    )
+
+
+Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+"""A positive number of seconds in the environment."""
+Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
+"""Comma-separated."""
+
+
+class Settings(Record):
+    """How a process runs. Variable names are the fields' in capitals, after `TURNCHAIN_`; durations are seconds."""
+
+    postgres_url: str
+    """The ledger: `postgresql://…`."""
+    broker_url: str = "redis://127.0.0.1:6379/0"
+    """Celery's broker: `redis://…`, `redis+socket://…` or `amqp://…`."""
+    key_prefix: str = "turnchain:"
+    """Before every key that the broker's transport writes in Redis."""
+    orchestrators: Words = ()
+    """Where definitions are: `package.module:attribute`, or a module for all in it."""
+    stage_queues: Annotated[
+        dict[Stage, str], BeforeValidator(lambda value: _stage_queues(value))
+    ] = Field(default_factory=dict[Stage, str])
+    """Queues of single stages: `dispatch=models,compact=slow`."""
+    lease: Seconds = timedelta(seconds=20)
+    housekeeping: Seconds = timedelta(seconds=2)
+    """How often leases are renewed and heartbeats written; at most a third of the lease."""
+    sweep_interval: Seconds = timedelta(seconds=5)
+    rewake: Seconds = timedelta(seconds=5)
+    rewake_longest: Seconds = timedelta(minutes=5)
+    max_attempts: int = Field(default=3, ge=1)
+    max_in_flight: int | None = Field(default=None, ge=1)
+    lock_max_wait: Seconds = timedelta(seconds=5)
+    hand_back_grace: Seconds = timedelta(seconds=3)
+    """How long a call of user code may go on after SIGTERM."""
+    dispatch_limit: Seconds = timedelta(minutes=15)
+    """How long the lease of one dispatch is renewed."""
+    stage_limit: Seconds = timedelta(seconds=60)
+    """The same for every other stage."""
+    log_level: str = "INFO"
+
+    @field_validator("postgres_url")
+    @classmethod
+    def _is_postgres(cls, value: str) -> str:
+        if not value.startswith(("postgresql://", "postgres://")):
+            raise ValueError("it must begin with postgresql://")
+        return value
+
+    @field_validator("broker_url")
+    @classmethod
+    def _is_broker(cls, value: str) -> str:
+        schemes = ("redis://", "rediss://", "redis+socket://", "amqp://", "amqps://", "pyamqp://")
+        if not value.startswith(schemes):
+            raise ValueError(f"it must begin with one of {', '.join(schemes)}")
+        return value
+
+    @classmethod
+    def from_env(cls, environ: Mapping[str, str]) -> Settings:
+        """Read the settings.
+
+        Raises:
+            SettingsError: names each variable, its value and what it may be.
+        """
+        given = {
+            name: environ[PREFIX + name.upper()]
+            for name in cls.model_fields
+            if PREFIX + name.upper() in environ
+        }
+        try:
+            settings = cls.model_validate(given)
+        except ValidationError as error:
+            raise SettingsError(
+                "; ".join(_sentence(each, given) for each in error.errors())
+            ) from None
+        if settings.housekeeping > settings.lease / 3:
+            raise SettingsError(
+                f"TURNCHAIN_HOUSEKEEPING = {settings.housekeeping.total_seconds()} is more than a third of "
+                f"TURNCHAIN_LEASE = {settings.lease.total_seconds()}: a lease could run out between two renewals; "
+                "raise the lease"
+            )
+        return settings
+
+    @property
+    def policy(self) -> Policy:
+        """The protocol's numbers."""
+        return Policy(
+            lease=self.lease,
+            max_attempts=self.max_attempts,
+            lock_max_wait=self.lock_max_wait,
+            max_in_flight=self.max_in_flight,
+        )
+
+    @property
+    def sweep_policy(self) -> SweepPolicy:
+        """The sweep's numbers."""
+        return SweepPolicy(
+            interval=self.sweep_interval,
+            rewake_first=self.rewake,
+            rewake_longest=self.rewake_longest,
+        )
+
+    def limit_of(self, stage: Stage) -> timedelta:
+        """How long a claim of this stage is renewed."""
+        return self.dispatch_limit if stage is Stage.DISPATCH else self.stage_limit
+
+
+def _stage_queues(value: Any) -> Any:
+    if not isinstance(value, str):
+        return value
+    pairs = [word.partition("=") for word in _words(value)]
+    wrong = [name for name, _, queue in pairs if name not in STAGES or not queue]
+    if wrong:
+        raise ValueError(
+            f"{wrong[0]!r} is no stage with a queue; write stage=queue with stages {[*map(str, STAGES)]}"
+        )
+    return {Stage(name): queue for name, _, queue in pairs}
+
+
+def _sentence(error: Any, given: Mapping[str, str]) -> str:
+    name = str(error["loc"][0])
+    variable = PREFIX + name.upper()
+    if error["type"] == "missing":
+        return f"{variable} is not set: set it, for example to postgresql://user:password@host/database"
+    return f"{variable} = {scrub(given.get(name))!r} is not usable: {error['msg'].removeprefix('Value error, ')}"
