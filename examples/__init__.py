@@ -1,0 +1,1 @@
+"""Complete programs on Turnchain."""

@@ -1,0 +1,211 @@
+"""Two workers, a sweep, a broker that loses, doubles and reorders, and clocks that nobody can trust."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+
+from tests.model.dialogue import request
+from tests.model.oracle import CAPACITY, Oracle
+from tests.model.processes import SECOND, SWEEP, Message, Sweeper, Takeover, Worker
+from tests.model.promises import check_all, check_done
+from tests.model.time import Time
+from turnchain.orchestrator_core.contracts import Owner, TurnId
+from turnchain.stores import memory
+from turnchain.stores.memory import MemoryLedger, MemoryStores
+
+MAX_TURNS = 8
+MAX_MESSAGES = 12
+ROUNDS = 120
+"""Far more than the sweeps that any leftover of the faults needs."""
+
+WHICH = st.integers(min_value=0, max_value=MAX_MESSAGES - 1)
+WORKER = st.sampled_from([0, 1])
+STEPS = st.integers(min_value=1, max_value=8)
+A_WHOLE_MESSAGE = 1000
+
+
+class TurnMachine(RuleBasedStateMachine):
+    """Any interleaving of statements; then, at rest, everything accepted must have come to its end."""
+
+    ledger_class: type[MemoryLedger] = MemoryLedger
+    """The planted faults put their own here."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.time = Time()
+        stores = memory.connect(self.time.store_now)
+        self.stores = MemoryStores(
+            ledger=self.ledger_class(stores.tables),
+            checkpoints=stores.checkpoints,
+            snapshots=stores.snapshots,
+            tables=stores.tables,
+        )
+        self.oracle = Oracle(self.stores)
+        self.bag: list[Message] = []
+        self.workers = [Worker(name, self.oracle, self.time, self.bag) for name in ("a", "b")]
+        self.sweeper = Sweeper("s", self.oracle, self.time, self.bag)
+        self.turns = 0
+
+    # -- producers
+
+    @precondition(lambda self: self.turns < MAX_TURNS)
+    @rule(
+        session=st.integers(min_value=0, max_value=2),
+        iterations=st.integers(min_value=1, max_value=3),
+        patience=st.sampled_from([None, None, None, 15]),
+        tells=st.booleans(),
+    )
+    def enqueue(self, session: int, iterations: int, patience: int | None, tells: bool) -> None:  # noqa: FBT001
+        """A producer commits, and dies or goes on to `admit` and publish."""
+        deadline = None if patience is None else self.time.store_now() + patience * SECOND
+        asked = request(self.turns, session, iterations, deadline)
+        self.turns += 1
+        self.oracle.accept(asked, request_hash="h")
+        if tells:
+            self.bag += self.oracle.admit(CAPACITY)
+
+    @precondition(lambda self: self.turns > 0)
+    @rule(which=st.integers(min_value=0, max_value=MAX_TURNS - 1))
+    def cancel(self, which: int) -> None:
+        self.oracle.request_cancel(_turn_id(which % self.turns), Owner())
+
+    # -- the broker
+
+    @precondition(lambda self: self.bag and any(worker.is_idle for worker in self.workers))
+    @rule(which=WHICH, inline=st.booleans(), steps=STEPS)
+    def deliver(self, which: int, inline: bool, steps: int) -> None:  # noqa: FBT001
+        """Any message next, to a worker that is free."""
+        worker = next(worker for worker in self.workers if worker.is_idle)
+        worker.take(self.bag.pop(which % len(self.bag)), inline=inline)
+        self._step(worker, steps)
+
+    @precondition(lambda self: self.bag)
+    @rule(which=WHICH)
+    def lose(self, which: int) -> None:
+        self.bag.pop(which % len(self.bag))
+
+    @precondition(lambda self: 0 < len(self.bag) < MAX_MESSAGES)
+    @rule(which=WHICH)
+    def double(self, which: int) -> None:
+        self.bag.append(self.bag[which % len(self.bag)])
+
+    # -- the workers
+
+    @precondition(lambda self: not self.workers[0].is_idle)
+    @rule(steps=STEPS)
+    def step_first(self, steps: int) -> None:
+        self._step(self.workers[0], steps)
+
+    @precondition(lambda self: not self.workers[1].is_idle)
+    @rule(steps=STEPS)
+    def step_second(self, steps: int) -> None:
+        self._step(self.workers[1], steps)
+
+    @rule(number=WORKER)
+    def finish(self, number: int) -> None:
+        self._step(self.workers[number], A_WHOLE_MESSAGE)
+
+    @precondition(lambda self: any(not worker.is_idle for worker in self.workers))
+    @rule(number=WORKER, after=st.booleans(), told=st.booleans(), again=st.booleans())
+    def crash(self, number: int, after: bool, told: bool, again: bool) -> None:  # noqa: FBT001
+        """A child dies; its parent may tell; the broker may deliver its message again."""
+        worker = self.workers[number]
+        if worker.is_idle:
+            return
+        takeover = worker.die(after=after)
+        if told and takeover:
+            self.bag.append(takeover)
+        if again and worker.message:
+            self.bag.append(worker.message)
+
+    @rule(number=WORKER)
+    def renew(self, number: int) -> None:
+        self.workers[number].renew()
+
+    @rule(number=WORKER)
+    def drain(self, number: int) -> None:
+        self.workers[number].drain()
+
+    # -- the sweep
+
+    @precondition(lambda self: self.sweeper.is_idle)
+    @rule(steps=STEPS)
+    def sweep(self, steps: int) -> None:
+        self.sweeper.start()
+        self._step(self.sweeper, steps)
+
+    @precondition(lambda self: not self.sweeper.is_idle)
+    @rule(steps=STEPS)
+    def step_sweep(self, steps: int) -> None:
+        self._step(self.sweeper, steps)
+
+    @precondition(lambda self: not self.sweeper.is_idle)
+    @rule(after=st.booleans())
+    def crash_sweep(self, after: bool) -> None:  # noqa: FBT001
+        self.sweeper.crash(after=after)
+
+    # -- time
+
+    @rule(seconds=st.sampled_from([1, 6, 21, 21]))
+    def time_passes(self, seconds: int) -> None:
+        self.time.passes(seconds * SECOND)
+
+    @rule(seconds=st.sampled_from([-3600, -10, 10, 3600]))
+    def clock_is_set(self, seconds: int) -> None:
+        self.time.is_set(seconds * SECOND)
+
+    @precondition(lambda self: self.stores.tables.sessions)
+    @rule(which=st.integers(min_value=0, max_value=2), seconds=st.sampled_from([2, 60]))
+    def compact(self, which: int, seconds: int) -> None:
+        """Somebody holds a session's compaction lock for a while."""
+        sessions = list(self.stores.tables.sessions.values())
+        sessions[which % len(sessions)].lock_expires_at = self.time.store_now() + seconds * SECOND
+
+    # -- what must hold
+
+    @invariant()
+    def promises_hold(self) -> None:
+        check_all(self.oracle)
+        self._raise()
+
+    def teardown(self) -> None:
+        """No more faults: deliver, step, and let time pass, until everything is at rest."""
+        try:
+            if not self.oracle.faults:
+                self._come_to_rest()
+                check_all(self.oracle)
+                check_done(self.oracle)
+                self._raise()
+        finally:
+            for process in (*self.workers, self.sweeper):
+                while not process.is_idle:
+                    process.crash(after=False)
+
+    def _come_to_rest(self) -> None:
+        for _ in range(ROUNDS):
+            self._step(self.sweeper, A_WHOLE_MESSAGE)
+            for worker in self.workers:
+                worker.renew()
+                self._step(worker, A_WHOLE_MESSAGE)
+            while self.bag:
+                self.workers[0].take(self.bag.pop(0), inline=True)
+                self._step(self.workers[0], A_WHOLE_MESSAGE)
+            if not self.stores.tables.unfinished:
+                return
+            self.time.passes(SWEEP.interval)
+            self.sweeper.start()
+
+    def _step(self, process: Worker | Sweeper, steps: int) -> None:
+        process.go(steps)
+        if process.failure:
+            raise process.failure
+
+    def _raise(self) -> None:
+        assert not self.oracle.faults, self.oracle.faults[0]
+
+
+def _turn_id(number: int) -> TurnId:
+    return request(number, 0, 1, None).turn_id
