@@ -6,7 +6,7 @@ Everything in a context is a copy: changing it reaches neither siblings nor what
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final, Protocol, TypeVar, runtime_checkable
 
 from turnchain.orchestrator_core.contracts import (
@@ -83,7 +83,7 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Reconcile:
-    """Step policy: ask `look_up(step)` what became of a step in doubt. It returns `Found(result)`, or None for "never"."""
+    """Step policy: ask `look_up(step)` what became of a step in doubt: `Found(result)`, or None for "never"."""
 
     look_up: Callable[[Step], Found | Awaitable[Found | None] | None]
 
@@ -139,7 +139,7 @@ class AgentResult:
 
     text: str | None = None
     data: JSON = None
-    usage: Usage = Usage()
+    usage: Usage = field(default_factory=Usage)
     error: BaseException | None = None
 
 
@@ -180,7 +180,7 @@ class DriftContext:
 
 
 Route = Callable[[RouteContext], "str | Awaitable[str]"]
-Evaluate = Callable[[EvaluateContext], "Verdict | None | Awaitable[Verdict | None]"]
+Evaluate = Callable[[EvaluateContext], "Verdict | Awaitable[Verdict | None] | None"]
 Run = Callable[[IntentContext], Any]
 """Its return, a JSON object, is merged into the state; None merges nothing. [O 3.7.10]"""
 Next = Callable[[IntentContext], "str | None"]

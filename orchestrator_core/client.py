@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -128,7 +128,7 @@ class SessionClient:
 
     def turn(self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None) -> Turn:
         """A handle on a turn accepted earlier, by its id and whose it is; nothing is read yet."""
-        return Turn(self, TurnId(turn_id), Owner(tenant=tenant, user_id=user_id))
+        return self._handle(TurnId(turn_id), Owner(tenant=tenant, user_id=user_id))
 
     def get(
         self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None
@@ -151,63 +151,26 @@ class SessionClient:
             request, request_hash=request_hash(request), known=self._known, connection=connection
         )
         self._after_commit(connection, self.publish)
-        return Turn(self, acceptance.turn.turn_id, request.owner)
+        return self._handle(acceptance.turn.turn_id, request.owner)
 
-    def _settled(self, turn_id: TurnId, owner: Owner) -> TurnRecord:
-        record = self._ledger.get(turn_id, owner)
-        if record is None:
-            raise InvalidInputError(
-                f"turn_id = {turn_id!r} is no turn of this owner: check the id, tenant and user_id, and whether the "
-                "transaction that enqueued it has committed",
-                {"field": "turn_id", "value": turn_id},
-            )
-        return record
-
-    def _result(self, turn_id: TurnId, owner: Owner, timeout: timedelta | None) -> TurnResult:
-        self._settled(turn_id, owner)
-        settled = self._waiter.wait(turn_id, timeout)
-        if settled is None:
-            raise _timed_out(turn_id, timeout, self._ledger.get(turn_id, owner))
-        return result_of(settled)
-
-    async def _aresult(
-        self, turn_id: TurnId, owner: Owner, timeout: timedelta | None
-    ) -> TurnResult:
-        await asyncio.to_thread(self._settled, turn_id, owner)
-        settled = await self._waiter.await_(turn_id, timeout)
-        if settled is None:
-            raise _timed_out(
-                turn_id, timeout, await asyncio.to_thread(self._ledger.get, turn_id, owner)
-            )
-        return result_of(settled)
-
-    def _events(self, turn_id: TurnId, owner: Owner, after: int) -> Iterator[TurnEvent]:
-        """Ends with the turn's terminal event. Looks again soon after news, and less and less often without."""
-        self._settled(turn_id, owner)
-        look = _FIRST_LOOK
-        while True:
-            events = self._ledger.events(turn_id, after=after)
-            for event in events:
-                after = event.seq
-                yield event
-                if event.is_terminal:
-                    return
-            look = _FIRST_LOOK if events else min(look * 2, _LONGEST_LOOK)
-            settled = self._waiter.wait(turn_id, look)
-            if settled and not events and not self._ledger.events(turn_id, after=after, limit=1):
-                return
-
-    def _cancel(self, turn_id: TurnId, owner: Owner) -> CancelReceipt:
-        receipt = self._ledger.request_cancel(turn_id, owner)
-        self.publish()
-        return receipt
+    def _handle(self, turn_id: TurnId, owner: Owner) -> Turn:
+        return Turn(self._ledger, self._waiter, self.publish, turn_id, owner)
 
 
 class Turn:
-    """One accepted turn, as its producer sees it."""
+    """One accepted turn, as its producer sees it. Got from `enqueue` or `SessionClient.turn`."""
 
-    def __init__(self, client: SessionClient, turn_id: TurnId, owner: Owner) -> None:
-        self._client = client
+    def __init__(
+        self,
+        ledger: Ledger,
+        waiter: Waiter,
+        publish: Callable[[], None],
+        turn_id: TurnId,
+        owner: Owner,
+    ) -> None:
+        self._ledger = ledger
+        self._waiter = waiter
+        self._publish = publish
         self._owner = owner
         self.turn_id = turn_id
 
@@ -216,13 +179,11 @@ class Turn:
 
     def publish(self) -> None:
         """Wake a worker. Call it after the commit of your own connection; calling it again does no harm."""
-        self._client.publish()
+        self._publish()
 
     def get(self) -> TurnRecord | None:
-        """Where the turn stands."""
-        return self._client.get(
-            self.turn_id, tenant=self._owner.tenant, user_id=self._owner.user_id
-        )
+        """Where the turn stands; None if there is none of this owner."""
+        return self._ledger.get(self.turn_id, self._owner)
 
     async def aget(self) -> TurnRecord | None:
         """`get` for async callers."""
@@ -235,15 +196,45 @@ class Turn:
             TurnTimeout: it has not settled in time; it goes on.
             InvalidInputError: there is no such turn.
         """
-        return self._client._result(self.turn_id, self._owner, _duration(timeout))
+        self._require()
+        settled = self._waiter.wait(self.turn_id, _duration(timeout))
+        if settled is None:
+            raise _timed_out(self.turn_id, timeout, self.get())
+        return result_of(settled)
 
-    async def aresult(self, timeout: float | timedelta | None = None) -> TurnResult:
+    async def aresult(
+        self,
+        timeout: float | timedelta | None = None,
+    ) -> TurnResult:
         """`result` for async callers; thousands may wait at once."""
-        return await self._client._aresult(self.turn_id, self._owner, _duration(timeout))
+        await asyncio.to_thread(self._require)
+        settled = await self._waiter.await_(self.turn_id, _duration(timeout))
+        if settled is None:
+            raise _timed_out(self.turn_id, timeout, await self.aget())
+        return result_of(settled)
 
     def events(self, after: int = 0) -> Iterator[TurnEvent]:
-        """What happened to the turn, and what happens, up to its terminal event. `after` is the last `seq` seen."""
-        return self._client._events(self.turn_id, self._owner, after)
+        """What happened to the turn, and what happens, up to its terminal event. `after` is the last `seq` seen.
+
+        Looks again soon after news, and less and less often without.
+        """
+        self._require()
+        look = _FIRST_LOOK
+        while True:
+            events = self._ledger.events(self.turn_id, after=after)
+            for event in events:
+                after = event.seq
+                yield event
+                if event.is_terminal:
+                    return
+            look = _FIRST_LOOK if events else min(look * 2, _LONGEST_LOOK)
+            settled = self._waiter.wait(self.turn_id, look)
+            if (
+                settled
+                and not events
+                and not self._ledger.events(self.turn_id, after=after, limit=1)
+            ):
+                return
 
     async def aevents(self, after: int = 0) -> AsyncIterator[TurnEvent]:
         """`events` for async callers."""
@@ -253,11 +244,21 @@ class Turn:
 
     def cancel(self) -> CancelReceipt:
         """Ask for the turn to end; see `CancelReceipt` for what may come of it. Cancelling twice is safe."""
-        return self._client._cancel(self.turn_id, self._owner)
+        receipt = self._ledger.request_cancel(self.turn_id, self._owner)
+        self._publish()
+        return receipt
 
     async def acancel(self) -> CancelReceipt:
         """`cancel` for async callers."""
         return await asyncio.to_thread(self.cancel)
+
+    def _require(self) -> None:
+        if self.get() is None:
+            raise InvalidInputError(
+                f"turn_id = {self.turn_id!r} is no turn of this owner: check the id, tenant and user_id, and whether "
+                "the transaction that enqueued it has committed",
+                {"field": "turn_id", "value": self.turn_id},
+            )
 
 
 def _duration(timeout: float | timedelta | None) -> timedelta | None:
@@ -266,9 +267,7 @@ def _duration(timeout: float | timedelta | None) -> timedelta | None:
     )
 
 
-def _timed_out(
-    turn_id: TurnId, timeout: timedelta | None, record: TurnRecord | None
-) -> TurnTimeout:
+def _timed_out(turn_id: TurnId, timeout: object, record: TurnRecord | None) -> TurnTimeout:
     stands = f"{record.status} at {record.stage}" if record else "gone"
     return TurnTimeout(
         f"turn {turn_id} did not settle within {timeout}; it is {stands} and goes on: wait longer, or cancel() it",

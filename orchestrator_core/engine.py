@@ -30,7 +30,8 @@ from turnchain.orchestrator_core.results import result_of
 from turnchain.orchestrator_core.runner import run_stage
 
 ENGINE_LEASE = timedelta(minutes=15)
-"""How long a dead engine's turn is taken for alive: as long as `dispatch` may run, since nothing renews inside a call."""
+"""How long a dead engine's turn is taken for alive: as long as `dispatch` may run, since nothing
+renews inside a call."""
 
 _LOOK = timedelta(seconds=1)
 

@@ -227,7 +227,7 @@ _MAX_CAUSES = 5
 
 
 def scrub(value: Any) -> Any:
-    """Replace what looks like a secret: values under telling keys, bearer tokens, keys and passwords in text. [O 11.8]"""
+    """Replace what looks like a secret: values under telling keys, tokens and passwords in text. [O 11.8]"""
     if isinstance(value, dict):
         items = cast("dict[Any, Any]", value).items()
         return {

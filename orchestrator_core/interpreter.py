@@ -78,13 +78,18 @@ class Interpreter:
             case CallEvaluate():
                 return self._guarded("evaluate", lambda: Evaluated(self._evaluated(run)))
             case CallNext(intent=key):
-                following = self._definition.intent(key).next or (lambda _: None)
                 context = self._intent_context(key, run)
-                return self._guarded(f"next of {key!r}", lambda: NextGiven(following(context)))
+                return self._guarded(
+                    f"next of {key!r}", lambda: NextGiven(self._following(key, context))
+                )
             case Finish():
                 raise SupervisorFailedError("a finished run asks for nothing")
             case _:
                 assert_never(action)
+
+    def _following(self, key: str, context: IntentContext) -> Any:
+        ask = self._definition.intent(key).next
+        return ask(context) if ask else None
 
     def _dispatch(self, key: str, run: SupervisorRun) -> IntentReturned:
         intent = self._definition.intent(key)

@@ -31,8 +31,8 @@ def deadline_exceeded() -> Outcome:
 def dead(attempts: int) -> Outcome:
     """The turn lost its worker `attempts` times in a row without progress. [O 15.2 G48]"""
     error = TurnDeadError(
-        f"the turn lost its worker {attempts} times in a row without settling an iteration or a step, and was given up: "
-        "look for what kills the worker (memory, a native crash, a time limit), then enqueue it again",
+        f"the turn lost its worker {attempts} times in a row without settling an iteration or a step, and was "
+        "given up: look for what kills the worker (memory, a native crash, a time limit), then enqueue it again",
         {"attempts": attempts},
     )
     return Outcome(status=TurnStatus.DEAD, error=to_record(error))

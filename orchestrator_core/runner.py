@@ -11,6 +11,9 @@ from turnchain.orchestrator_core.errors import (
     DeadlinePassed,
     HandBackAsked,
     LeaseLost,
+    SessionOwnerError,
+    TurnConflictError,
+    to_record,
 )
 from turnchain.orchestrator_core.ports import Watch
 from turnchain.orchestrator_core.refusals import cancelled, deadline_exceeded

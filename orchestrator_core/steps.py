@@ -22,7 +22,7 @@ POLICIES = ("retry", "fail")
 
 
 class StepJournal:
-    """The journal of one dispatched intent. Keys are the same in every attempt: run, iteration, intent, name, ordinal."""
+    """The journal of one dispatched intent. Its keys (run, iteration, intent, name, ordinal) stay in every attempt."""
 
     def __init__(
         self,
@@ -72,7 +72,8 @@ class StepJournal:
             or (isinstance(policy, str) and policy not in POLICIES)
         ):
             raise OrchestratorConfigError(
-                f"step({name!r}, policy={policy!r}) is not usable: name it, and give 'retry', 'fail' or Reconcile(look_up)",
+                f"step({name!r}, policy={policy!r}) is not usable: name it, and give 'retry', 'fail' "
+                "or Reconcile(look_up)",
                 {"authoring": True, "field": "policy", "value": repr(policy)[:200]},
             )
         self._watch.check_call()

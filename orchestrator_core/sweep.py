@@ -1,4 +1,4 @@
-"""One pass over the turns that nobody looks after. Beat's `turn.drain` and every process's housekeeping call this. [DESIGN 6]"""
+"""One pass over the turns that nobody looks after; beat's `turn.drain` and all housekeeping call it. [DESIGN 6]"""
 
 from __future__ import annotations
 

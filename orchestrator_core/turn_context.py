@@ -20,7 +20,7 @@ from turnchain.orchestrator_core.ports import Watch
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TurnContext:
-    """One turn inside one stage: the claim, what earlier stages found out, and what is to be committed with the hand-over."""
+    """One turn inside one stage: the claim, what earlier stages found out, what to commit with the hand-over."""
 
     claim: Claim
     definition: Orchestrator
@@ -38,9 +38,9 @@ class TurnContext:
         """With these fields of `work` set."""
         return replace(self, work=self.work.model_copy(update=changes))
 
-    def saying(self, type: str, **payload: Any) -> TurnContext:
+    def saying(self, event_type: str, **payload: Any) -> TurnContext:
         """With one more event. Every payload names the session; the turn is the event's own key. [O 9.1]"""
-        event = NewEvent(type=type, payload={"sessionId": self.session.session_id, **payload})
+        event = NewEvent(type=event_type, payload={"sessionId": self.session.session_id, **payload})
         return replace(self, events=(*self.events, event))
 
     def decided(self, outcome: Outcome) -> TurnContext:

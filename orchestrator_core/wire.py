@@ -29,7 +29,7 @@ def task_name(stage: Stage) -> str:
 
 
 def task_id(wake: Wake, publication: str) -> str:
-    """`turn:stage:fence.publication`: readable in Flower, and never the same for two publications. [DESIGN 5, Message]"""
+    """`turn:stage:fence.publication`: readable in Flower, never the same for two publications. [DESIGN 5]"""
     return f"{wake.turn_id}:{wake.stage}:{wake.fence}.{publication}"
 
 

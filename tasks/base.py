@@ -67,7 +67,7 @@ class StageTask(Task[Any, Any]):
         except Exception as error:
             self._cut()
             code = error.code if isinstance(error, TurnchainError) else type(error).__name__
-            log.error(
+            log.error(  # noqa: TRY400 - an exception's text may hold what a person wrote
                 "stage failed", extra=_ids(wake) | {"code": code, "error": type(error).__name__}
             )
             raise StageFailed(f"{code} in {stage} of turn {wake.turn_id}") from None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from secrets import token_hex
 from typing import Any
-from uuid import uuid4
 
 from celery import Celery, Signature, chain
 
@@ -38,7 +38,7 @@ def publish(app: Celery, wake: Wake, **options: Any) -> None:
     """
     if wake.stage is Stage.DONE:
         return
-    signatures = links(app, wake, uuid4().hex[:8])
+    signatures = links(app, wake, token_hex(4))
     first = chain(*signatures) if len(signatures) > 1 else signatures[0]
     first.apply_async(ignore_result=True, **options)
 

@@ -34,8 +34,8 @@ def connect(
     """A producer's client on a Postgres ledger and a Celery broker. Opens its connections on first use.
 
     Shape: `url` is `postgresql://…`; `broker` is the Celery app you have, or a broker URL. `orchestrators` are the
-    names that `enqueue` takes; None goes by what the workers have announced. `key_prefix` and `load_queue` are the workers'
-    TURNCHAIN_KEY_PREFIX (for a broker given as URL) and the queue of their `load` stage.
+    names that `enqueue` takes; None goes by what the workers have announced. `key_prefix` and `load_queue` are the
+    workers' TURNCHAIN_KEY_PREFIX (for a broker given as URL) and the queue of their `load` stage.
 
     Raises:
         SettingsError: a URL of another kind, or the `postgres` extra is not installed.

@@ -1,4 +1,4 @@
-"""`python -m turnchain.workers schema`: the operator's commands. More of them come."""
+"""The operator's commands: `turnchain schema`, or `python -m turnchain.workers schema`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from turnchain.stores.postgres import schema
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(prog="python -m turnchain.workers")
+    parser = argparse.ArgumentParser(prog="turnchain")
     commands = parser.add_subparsers(dest="command", required=True)
     commands.add_parser(
         "schema",

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from pydantic import Field
+
 from turnchain.orchestrator_core.contracts.base import Record
 
 
@@ -14,7 +16,7 @@ class ProcessRecord(Record):
     """`host:pid`; a claim's `lease_owner` starts with it."""
     slots: int
     queues: tuple[str, ...] = ()
-    signatures: dict[str, str] = {}
+    signatures: dict[str, str] = Field(default_factory=dict[str, str])
     """Orchestrator name to signature, of what this process serves."""
     draining: bool = False
     heartbeat_at: datetime | None = None

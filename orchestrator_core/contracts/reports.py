@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 from turnchain.orchestrator_core.contracts.base import JSON, JSONObject, Record
 from turnchain.orchestrator_core.contracts.turns import TurnStatus
@@ -90,12 +90,3 @@ class TurnResult(Record):
         if self.error:
             raise self.error
         return self
-
-
-def usage_of(value: Any) -> Usage:
-    """The usage that an agent's result reports: an object or mapping with input, output and total, or nothing."""
-    read = (
-        value.get if isinstance(value, dict) else lambda key, default: getattr(value, key, default)
-    )  # pyright: ignore[reportUnknownLambdaType, reportUnknownMemberType, reportUnknownVariableType]
-    given = int(read("input", 0) or 0), int(read("output", 0) or 0)  # pyright: ignore[reportUnknownArgumentType]
-    return Usage(input=given[0], output=given[1], total=int(read("total", 0) or sum(given)))  # pyright: ignore[reportUnknownArgumentType]

@@ -66,7 +66,7 @@ class TurnStatus(StrEnum):
 
 
 class Provider(Record):
-    """A named callable on the worker that produces history or context there, instead of a literal sent with the call."""
+    """A named callable on the worker that produces history or context there, instead of a literal."""
 
     kind: Literal["turnchain.provider"] = "turnchain.provider"
     """Tells a stored provider from a literal context that happens to have the same keys."""
@@ -113,7 +113,7 @@ class TurnRequest(Record):
 
 
 class TurnWork(Record):
-    """What the stages have found out so far, handed from stage to stage in the ledger and deleted when the turn is done."""
+    """What the stages have found out so far, handed on in the ledger and deleted when the turn is done."""
 
     turn_index: int = 0
     head_signature: str | None = None

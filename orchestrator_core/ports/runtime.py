@@ -10,7 +10,7 @@ from turnchain.orchestrator_core.contracts import Claim, TurnId, Wake
 
 
 class Clock(Protocol):
-    """Instants for reports and durations for budgets. Never for leases or order: those are the store's. [O 15.2 G27]"""
+    """Instants for reports, durations for budgets. Never for leases or order: those are the store's. [O G27]"""
 
     def now(self) -> datetime:
         """Aware UTC."""
@@ -36,7 +36,7 @@ class Watch(Protocol):
         ...
 
     def check_call(self) -> None:
-        """Before and during a call of user code: as `check`, but a process that goes away leaves the call some grace."""
+        """Before and during a call of user code: as `check`, with some grace before a hand-back."""
         ...
 
 

@@ -1,8 +1,8 @@
 """The seven stages, in order, under the names of their tasks.
 
-A stage is `run(turn, env) -> TurnContext | Park`. It decides in pure functions and acts through the environment's ports.
-What must be written together with the hand-over goes through `commit(turn, env, unit)`; `DURABLE` says whether losing
-that commit in a server crash would lose more than a repetition of the stage. [DESIGN 3, DESIGN 4]
+A stage is `run(turn, env) -> TurnContext | Park`. It decides in pure functions and acts through the environment's
+ports. What must be written together with the hand-over goes through `commit(turn, env, unit)`; `DURABLE` says whether
+losing that commit in a server crash would lose more than a repetition of the stage. [DESIGN 3, DESIGN 4]
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class StageModule(Protocol):
     """What each module of this package offers."""
 
     @property
-    def DURABLE(self) -> bool:
+    def DURABLE(self) -> bool:  # noqa: N802 - a constant of the module
         """Whether the hand-over waits for the server's disk."""
         ...
 

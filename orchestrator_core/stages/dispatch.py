@@ -155,7 +155,7 @@ def migrated(turn: TurnContext, saved_signature: str, state: JSONObject) -> JSON
 
 
 def _context(turn: TurnContext, env: Environment) -> MappingProxyType[str, Any]:
-    """The request's context; a provider runs here, in the process that calls the intents, so that it may give handles."""
+    """The request's context; a provider runs here, where the intents are called, so that it may give handles."""
     given = turn.claim.request.context
     if not isinstance(given, Provider):
         return MappingProxyType(given)

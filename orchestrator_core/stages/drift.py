@@ -25,8 +25,8 @@ def run(turn: TurnContext, env: Environment) -> TurnContext:
     if not drifted or tolerates(turn):
         return turn
     error = OrchestratorDriftError(
-        f"session {turn.session.session_id!r} was saved by {turn.session.orchestrator_name!r} with signature {saved}, and "
-        f"this worker has {turn.signature}: enqueue with force=True, or set on_drift to 'accept' or a migration",
+        f"session {turn.session.session_id!r} was saved by {turn.session.orchestrator_name!r} with signature {saved}, "
+        f"and this worker has {turn.signature}: enqueue with force=True, or set on_drift to 'accept' or a migration",
         {
             "session_id": turn.session.session_id,
             "saved_signature": saved,
@@ -46,5 +46,5 @@ def tolerates(turn: TurnContext) -> bool:
 
 
 def refusing_status(turn: TurnContext) -> TurnStatus:
-    """A turn that crashed under another definition is set aside for a person; a fresh one just fails. [DESIGN 5, drift]"""
+    """A turn that crashed under another definition is set aside for a person; a fresh one just fails. [DESIGN 5]"""
     return TurnStatus.QUARANTINED if turn.claim.turn.takeovers else TurnStatus.FAILED

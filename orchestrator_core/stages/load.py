@@ -61,8 +61,8 @@ def call_provider(turn: TurnContext, env: Environment, provider: Provider, field
     known = turn.definition.providers
     if provider.name not in known:
         raise OrchestratorFailedError(
-            f"{field} names the provider {provider.name!r}, and {turn.definition.name!r} has {sorted(known)}: add it to "
-            "the definition's providers",
+            f"{field} names the provider {provider.name!r}, and {turn.definition.name!r} has {sorted(known)}: add it "
+            "to the definition's providers",
             {"field": field, "value": provider.name, "known": sorted(known)},
         )
     request = turn.claim.request

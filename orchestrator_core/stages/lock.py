@@ -1,8 +1,8 @@
 """Stage 3: do not build on history that is being compacted. [O 5.4]
 
 Parks the turn while a compaction holds the session's lock, then starts again at `load`, since what it read may have
-changed [O 15.1 G6]; past `lock_max_wait` it goes on without, so that a stuck summarizer never blocks a session. Pure but
-for one read, so running it twice gives the same.
+changed [O 15.1 G6]; past `lock_max_wait` it goes on without, so that a stuck summarizer never blocks a session. Pure
+but for one read, so running it twice gives the same.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ same two functions: resume has no path of its own. [DESIGN 3, O 15.2 G9]
 from __future__ import annotations
 
 from dataclasses import dataclass
+
 from turnchain.orchestrator_core.callbacks import END
 from turnchain.orchestrator_core.contracts import (
     BranchRecord,
