@@ -26,6 +26,7 @@ pytest.register_assert_rewrite(
             "claiming",
             "owning",
             "reading",
+            "settling",
             "snapshots",
             "steps",
             "sweeping",

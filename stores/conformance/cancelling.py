@@ -1,13 +1,13 @@
-"""Stopping a turn from outside. [DESIGN 10]."""
+"""Stopping a turn from outside: somebody cancels it, or its time is up. [DESIGN 10]."""
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from turnchain.orchestrator_core.contracts import Owner, Stage, TurnStatus, Wake
-from turnchain.orchestrator_core.contracts.events import TURN_CANCELLED
+from turnchain.orchestrator_core.contracts import Claim, Owner, Stage, TurnStatus, Wake
+from turnchain.orchestrator_core.contracts.events import TURN_CANCELLED, TURN_FAILED
 from turnchain.orchestrator_core.ports import Ledger
 from turnchain.stores.conformance.exam import (
     FAILED,
@@ -20,9 +20,12 @@ from turnchain.stores.conformance.exam import (
     id_of,
 )
 
+PAST = datetime(2001, 1, 1, tzinfo=UTC)
+FUTURE = datetime(2099, 1, 1, tzinfo=UTC)
+
 
 class CancellingSuite(Exam):
-    """`Ledger.request_cancel`."""
+    """`Ledger.request_cancel` and `expire_deadlines`."""
 
     def test_a_queued_turn_ends_at_once(self, given: Given, ledger: Ledger) -> None:
         """[O 15.1 G19] It takes no index."""
@@ -118,3 +121,60 @@ class CancellingSuite(Exam):
         assert ledger.request_cancel(id_of("nobody"), TENANT_A) == "unknown"
         assert given.turn("t1").status is TurnStatus.QUEUED
         assert ledger.request_cancel(id_of("t1"), TENANT_A) == "cancelled"
+
+    # -- deadlines
+
+    def test_a_turn_past_its_deadline_ends_where_nobody_owns_it(
+        self, given: Given, ledger: Ledger
+    ) -> None:
+        """[DESIGN 10] It covers waiting and running."""
+        given.accepted("queued", session="s1", deadline=PAST)
+        given.admitted("ready", session="s2", deadline=PAST)
+        claim = given.claimed("parked", session="s3", deadline=PAST)
+        ledger.park(claim, reason="x", wait=None, stage=Stage.LOAD, work=claim.work)
+
+        ended = ledger.expire_deadlines()
+
+        assert sorted(ended) == sorted(id_of(name) for name in ("queued", "ready", "parked"))
+        for name in ("queued", "ready", "parked"):
+            turn = given.turn(name)
+            assert (turn.status, turn.stage) == (TurnStatus.FAILED, Stage.DONE)
+            assert (given.outcome(name).error or {})["code"] == "DEADLINE_EXCEEDED"
+            assert given.events(name) == [TURN_FAILED]
+        assert ledger.expire_deadlines() == []
+
+    def test_a_deadline_leaves_alone_who_is_owned_settled_or_in_time(
+        self, given: Given, ledger: Ledger
+    ) -> None:
+        """[DESIGN 10] The owner is told with its next renewal."""
+        given.accepted("in-time", session="s1", deadline=FUTURE)
+        given.accepted("without", session="s2")
+        owned = given.claimed("owned", session="s3", deadline=PAST)
+        given.persisted(given.claimed("settled", session="s4", stage=Stage.PERSIST, deadline=PAST))
+
+        assert ledger.expire_deadlines() == []
+        assert isinstance(_claimed_again(given, owned), Claim)
+
+    def test_a_turn_that_ran_out_of_time_frees_its_session(
+        self, given: Given, ledger: Ledger
+    ) -> None:
+        """[DESIGN 5]."""
+        given.admitted("t1", deadline=PAST)
+        given.accepted("t2")
+
+        ledger.expire_deadlines()
+
+        assert [wake.turn_id for wake in ledger.admit()] == [id_of("t2")]
+
+    def test_deadlines_end_at_most_the_limit(self, given: Given, ledger: Ledger) -> None:
+        """[DESIGN 6, Sweep]."""
+        for n in range(3):
+            given.accepted(f"t{n}", session=f"s{n}", deadline=PAST)
+
+        assert [len(ledger.expire_deadlines(limit=2)) for _ in range(3)] == [2, 1, 0]
+
+
+def _claimed_again(given: Given, claim: Claim) -> Claim:
+    wake: Wake | None = given.ledger.hand_back(claim)
+    assert wake is not None
+    return given.granted(wake)

@@ -69,7 +69,7 @@ class CheckpointsSuite(Exam):
     def test_the_same_turn_may_write_its_index_again(self, given: Given, stores: Stores) -> None:
         """[O 10.1.2] And changes nothing: its first answer was lost on the way."""
         claim = given.claimed("t1")
-        _append(stores, claim, 0)
+        _append(stores, claim, 0, checkpoint_of(claim, 0))
         before = stores.checkpoints.load(session_of("s"))
 
         _append(stores, claim, 0, checkpoint_of(claim, 0, state={"other": True}))
@@ -171,8 +171,10 @@ class CheckpointsSuite(Exam):
 def _append(
     stores: Stores, claim: Claim, index: int, record: CheckpointRecord | None = None
 ) -> None:
+    """Each index is another turn's, since a turn settles once."""
+    of_its_own = checkpoint_of(claim, index).model_copy(update={"turn_id": id_of(f"turn {index}")})
     with stores.ledger.unit(claim, durable=True) as unit:
-        stores.checkpoints.append(record or checkpoint_of(claim, index), unit)
+        stores.checkpoints.append(record or of_its_own, unit)
 
 
 def _indices(stores: Stores) -> list[int]:

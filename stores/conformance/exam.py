@@ -92,6 +92,11 @@ FAILED: Final = Outcome(
 )
 
 
+def stored(outcome: Outcome) -> Outcome:
+    """What the ledger keeps of it: the state is the checkpoint's."""
+    return outcome.model_copy(update={"state": None})
+
+
 class Given:
     """Brings turns to where a test begins, through the ports alone."""
 

@@ -7,7 +7,6 @@ import pytest
 from turnchain.orchestrator_core.contracts import (
     Claim,
     NewEvent,
-    Outcome,
     Stage,
     TurnStatus,
     TurnWork,
@@ -26,6 +25,7 @@ from turnchain.stores.conformance.exam import (
     checkpoint_of,
     id_of,
     session_of,
+    stored,
 )
 from turnchain.stores.conformance.snapshots import iteration_of, run_of
 
@@ -88,7 +88,7 @@ class UnitsSuite(Exam):
             _write_everything(old, unit, stores)
 
         given.persisted(new)
-        assert given.outcome("t1") == _stored(ANSWERED)
+        assert given.outcome("t1") == stored(ANSWERED)
 
     def test_a_taken_index_undoes_the_whole_unit(self, given: Given, stores: Stores) -> None:
         """[O 10.1.2] Another turn's checkpoint stands there: typed, and nothing written."""
@@ -197,67 +197,6 @@ class UnitsSuite(Exam):
         assert events[0].payload == {"n": [1]}
         assert all(event.turn_id == id_of("t1") and event.at.tzinfo for event in events)
 
-    # -- settle
-
-    @pytest.mark.parametrize(
-        "status",
-        [
-            TurnStatus.AWAITING_INPUT,
-            TurnStatus.FAILED,
-            TurnStatus.CANCELLED,
-            TurnStatus.MAX_ITERATIONS,
-            TurnStatus.QUARANTINED,
-        ],
-    )
-    def test_a_settled_turn_has_one_outcome_and_one_terminal_event(
-        self, given: Given, ledger: Ledger, status: TurnStatus
-    ) -> None:
-        """[O 15.5 I6, I12]."""
-        claim = given.claimed("t1", stage=Stage.PERSIST)
-        outcome = Outcome(
-            status=status,
-            data={"a": 1},
-            error={"code": "X", "message": "m"},
-            state={"n": 1},
-            last_route=["a", "b"],
-            report={"run_id": "r"},
-        )
-
-        with ledger.unit(claim, durable=True) as unit:
-            unit.settle(outcome)
-            unit.hand_over(Stage.COMPACT)
-
-        (settled,) = ledger.settled([id_of("t1")])
-        assert settled.outcome == _stored(outcome)
-        assert settled.turn == given.turn("t1")
-        assert settled.turn.status is status
-        assert settled.turn.settled_at is not None
-        assert given.events("t1") == [terminal_event(status)]
-
-    def test_an_outcome_is_written_once(self, given: Given, ledger: Ledger) -> None:
-        """[DESIGN 1.2] Whatever comes later finds the turn settled."""
-        claim = given.claimed("t1", stage=Stage.PERSIST)
-
-        for outcome in (ANSWERED, FAILED):
-            with ledger.unit(claim, durable=True) as unit:
-                unit.settle(outcome)
-
-        assert given.turn("t1").status is TurnStatus.AWAITING_INPUT
-        assert given.outcome("t1") == _stored(ANSWERED)
-        assert len(given.events("t1")) == 1
-
-    def test_a_turn_keeps_its_status_through_compact(self, given: Given) -> None:
-        """[DESIGN 5] Its stage goes on under the same claim, lease and sweep."""
-        claim = given.claimed("t1", stage=Stage.PERSIST)
-
-        compact = given.granted(given.persisted(claim, FAILED))
-        given.passed(compact)
-
-        assert (given.turn("t1").status, given.turn("t1").stage) == (
-            TurnStatus.FAILED,
-            Stage.DONE,
-        )
-
 
 def _write_everything(claim: Claim, unit: Unit, stores: Stores) -> None:
     run = run_of(claim.turn.run_id)
@@ -300,7 +239,3 @@ def _taken_over_claim(given: Given, turn: str, session: str) -> Claim:
     given.claimed(turn, session=session, lease=EXPIRED)
     (wake,) = given.ledger.take_over_expired(3)
     return given.granted(wake)
-
-
-def _stored(outcome: Outcome) -> Outcome:
-    return outcome.model_copy(update={"state": None})

@@ -8,8 +8,8 @@ from typing import Final
 from turnchain.orchestrator_core.contracts import ProcessRecord
 from turnchain.stores.memory.base import Part
 
-FRESH: Final = timedelta(seconds=20)
-"""A process beats every two seconds; one silent for as long as a lease is taken for dead."""
+FRESH: Final = timedelta(seconds=10)
+"""A process beats every two seconds; one silent for five rounds no longer counts."""
 
 
 def slots_of(process: ProcessRecord, now: datetime) -> int:

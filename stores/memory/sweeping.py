@@ -99,4 +99,5 @@ def _is_due(row: TurnRow, now: datetime, first: timedelta, longest: timedelta) -
     if row.parked is not None or row.woken_at is None:
         return True
     wait = min(first * 2 ** min(row.wakes, _MOST_DOUBLINGS), longest)
-    return now >= row.woken_at + wait
+    # Woken in the future: the clock was set back since, and there is nothing to wait for.
+    return now < row.woken_at or now >= row.woken_at + wait

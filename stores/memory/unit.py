@@ -20,8 +20,8 @@ class MemoryUnit:
     def __init__(self, tables: Tables, claim: Claim) -> None:
         self.tables = tables
         self._claim = claim
-        self._checks: list[Check] = []
-        self._writes: list[Write] = []
+        self.checks: list[Check] = []
+        self.writes: list[Write] = []
 
     @property
     def claim(self) -> Claim:
@@ -30,15 +30,15 @@ class MemoryUnit:
 
     def later(self, write: Write, check: Check | None = None) -> None:
         """Write when the unit ends, if no check of the whole unit objects."""
-        self._writes.append(write)
+        self.writes.append(write)
         if check:
-            self._checks.append(check)
+            self.checks.append(check)
 
     def commit(self, row: TurnRow) -> None:
         """All checks, then all writes. A write never raises: that would tear the unit."""
-        for check in self._checks:
+        for check in self.checks:
             check()
-        for write in self._writes:
+        for write in self.writes:
             write(row)
 
     def add_events(self, events: Sequence[NewEvent]) -> None:

@@ -24,18 +24,25 @@ class Witness(Protocol):
         """A step's function is called."""
         ...
 
+    def takes_time(self, what: str) -> None:
+        """The author's code is at work, and anything may happen meanwhile."""
+        ...
+
 
 def dialogue(witness: Witness) -> Orchestrator:
     """One process's copy of the definition; all have one signature."""
 
     def route(context: RouteContext) -> str:
+        witness.takes_time("route")
         return END if context.iteration == context.input["iterations"] else "work"
 
     def work(context: IntentContext) -> dict[str, Any]:
         witness.sees_iteration(context.run_id, context.iteration)
+        witness.takes_time("intent")
 
         def effect(step: Any) -> str:
             witness.sees_effect(context.run_id, step.effect_key)
+            witness.takes_time("effect")
             return _entry(context.run_id, context.iteration)
 
         return {"log": [*context.state["log"], context.step("book", effect)]}

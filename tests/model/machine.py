@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from tests.model.dialogue import request
-from tests.model.oracle import CAPACITY, Oracle
+from tests.model.oracle import CAPACITY, MAX_ATTEMPTS, Oracle
 from tests.model.processes import SECOND, SWEEP, Message, Sweeper, Takeover, Worker
 from tests.model.promises import check_all, check_done
 from tests.model.time import Time
@@ -16,15 +18,36 @@ from turnchain.orchestrator_core.contracts import Owner, TurnId
 from turnchain.stores import memory
 from turnchain.stores.memory import MemoryLedger, MemoryStores
 
-MAX_TURNS = 8
+MAX_TURNS = 6
 MAX_MESSAGES = 12
+FAULTS_OF_A_KIND = 3
+"""More of them only keep turns from coming far."""
 ROUNDS = 120
 """Far more than the sweeps that any leftover of the faults needs."""
 
 WHICH = st.integers(min_value=0, max_value=MAX_MESSAGES - 1)
 WORKER = st.sampled_from([0, 1])
-STEPS = st.integers(min_value=1, max_value=8)
 A_WHOLE_MESSAGE = 1000
+COPIES = st.integers(min_value=0, max_value=2)
+STATEMENTS = [
+    "route",
+    "intent",
+    "begin_step",
+    "effect",
+    "finish_step",
+    "commit",
+    "publish",
+    "admit",
+    "park",
+    "hand_back",
+    "take_over",
+]
+STEPS = st.sampled_from([1, 2, 3, 5, 8, 13, A_WHOLE_MESSAGE])
+
+
+def _while(kind: str, holds: Callable[[Any], object]) -> Any:
+    """Enable a fault while its kind is not used up."""
+    return precondition(lambda self: self.faults[kind] < FAULTS_OF_A_KIND and bool(holds(self)))
 
 
 class TurnMachine(RuleBasedStateMachine):
@@ -48,17 +71,26 @@ class TurnMachine(RuleBasedStateMachine):
         self.workers = [Worker(name, self.oracle, self.time, self.bag) for name in ("a", "b")]
         self.sweeper = Sweeper("s", self.oracle, self.time, self.bag)
         self.turns = 0
+        self.set_after_sweep: object = "never"
+        self.deaths: list[Takeover] = []
+        self.faults: Counter[str] = Counter()
 
     # -- producers
 
+    @initialize()
+    def begin(self) -> None:
+        """Something to do from the first step."""
+        for session in (0, 1):
+            self.enqueue(session, 2, None, tells=True)
+
     @precondition(lambda self: self.turns < MAX_TURNS)
     @rule(
-        session=st.integers(min_value=0, max_value=2),
+        session=st.integers(min_value=0, max_value=1),
         iterations=st.integers(min_value=1, max_value=3),
         patience=st.sampled_from([None, None, None, 15]),
         tells=st.booleans(),
     )
-    def enqueue(self, session: int, iterations: int, patience: int | None, tells: bool) -> None:  # noqa: FBT001
+    def enqueue(self, session: int, iterations: int, patience: int | None, tells: bool) -> None:
         """A producer commits, and dies or goes on to `admit` and publish."""
         deadline = None if patience is None else self.time.store_now() + patience * SECOND
         asked = request(self.turns, session, iterations, deadline)
@@ -67,29 +99,37 @@ class TurnMachine(RuleBasedStateMachine):
         if tells:
             self.bag += self.oracle.admit(CAPACITY)
 
-    @precondition(lambda self: self.turns > 0)
+    @_while("cancel", lambda self: self.turns)
     @rule(which=st.integers(min_value=0, max_value=MAX_TURNS - 1))
     def cancel(self, which: int) -> None:
+        self.faults["cancel"] += 1
         self.oracle.request_cancel(_turn_id(which % self.turns), Owner())
 
     # -- the broker
 
     @precondition(lambda self: self.bag and any(worker.is_idle for worker in self.workers))
     @rule(which=WHICH, inline=st.booleans(), steps=STEPS)
-    def deliver(self, which: int, inline: bool, steps: int) -> None:  # noqa: FBT001
+    def deliver(self, which: int, inline: bool, steps: int) -> None:
         """Any message next, to a worker that is free."""
         worker = next(worker for worker in self.workers if worker.is_idle)
         worker.take(self.bag.pop(which % len(self.bag)), inline=inline)
         self._step(worker, steps)
 
-    @precondition(lambda self: self.bag)
+    @precondition(lambda self: self.bag and any(worker.is_idle for worker in self.workers))
+    @rule(which=WHICH, inline=st.booleans())
+    def deliver_and_finish(self, which: int, inline: bool) -> None:
+        self.deliver(which, inline, A_WHOLE_MESSAGE)
+
+    @_while("lose", lambda self: self.bag)
     @rule(which=WHICH)
     def lose(self, which: int) -> None:
+        self.faults["lose"] += 1
         self.bag.pop(which % len(self.bag))
 
-    @precondition(lambda self: 0 < len(self.bag) < MAX_MESSAGES)
+    @_while("double", lambda self: self.bag)
     @rule(which=WHICH)
     def double(self, which: int) -> None:
+        self.faults["double"] += 1
         self.bag.append(self.bag[which % len(self.bag)])
 
     # -- the workers
@@ -104,30 +144,70 @@ class TurnMachine(RuleBasedStateMachine):
     def step_second(self, steps: int) -> None:
         self._step(self.workers[1], steps)
 
-    @rule(number=WORKER)
-    def finish(self, number: int) -> None:
-        self._step(self.workers[number], A_WHOLE_MESSAGE)
-
     @precondition(lambda self: any(not worker.is_idle for worker in self.workers))
-    @rule(number=WORKER, after=st.booleans(), told=st.booleans(), again=st.booleans())
-    def crash(self, number: int, after: bool, told: bool, again: bool) -> None:  # noqa: FBT001
+    @rule(number=WORKER, after=st.booleans(), told=COPIES, again=st.booleans())
+    def crash(self, number: int, after: bool, told: int, again: bool) -> None:
         """A child dies; its parent may tell; the broker may deliver its message again."""
         worker = self.workers[number]
         if worker.is_idle:
             return
         takeover = worker.die(after=after)
-        if told and takeover:
-            self.bag.append(takeover)
+        if takeover:
+            self.deaths.append(takeover)
+            self.bag += [takeover] * told
         if again and worker.message:
             self.bag.append(worker.message)
 
+    @precondition(lambda self: self.bag)
+    @rule(
+        number=WORKER,
+        statement=st.sampled_from(STATEMENTS),
+        after=st.booleans(),
+        told=COPIES,
+        again=st.booleans(),
+    )
+    def crash_at(self, number: int, statement: str, after: bool, told: int, again: bool) -> None:
+        """A child comes as far as that statement, with whatever messages it takes, and no farther."""
+        self._bring(self.workers[number], statement)
+        self.crash(number, after, told, again)
+
+    @_while("tell", lambda self: self.deaths)
+    @rule(which=WHICH)
+    def tell_late(self, which: int) -> None:
+        """A message of an earlier death arrives, for the first time or once more."""
+        self.faults["tell"] += 1
+        told = self.deaths[which % len(self.deaths)]
+        wake = self.oracle.take_over(
+            told.wake, process_id=told.process_id, max_attempts=MAX_ATTEMPTS
+        )
+        self.bag += [wake] if wake else []
+
+    @precondition(lambda self: any(worker.watch for worker in self.workers))
     @rule(number=WORKER)
     def renew(self, number: int) -> None:
         self.workers[number].renew()
 
+    @_while("drain", lambda self: True)
     @rule(number=WORKER)
     def drain(self, number: int) -> None:
-        self.workers[number].drain()
+        self.faults["drain"] += 1
+        self.workers[number].draining = True
+
+    @_while("freeze", lambda self: self.bag)
+    @rule(number=WORKER, statement=st.sampled_from(STATEMENTS), steps=STEPS)
+    def freeze(self, number: int, statement: str, steps: int) -> None:
+        """SIGSTOP for longer than a lease; others take over and come some way; then it wakes up."""
+        self.faults["freeze"] += 1
+        frozen, other = self.workers[number], self.workers[1 - number]
+        self._bring(frozen, statement)
+        self.time_passes(21)
+        self._step(self.sweeper, A_WHOLE_MESSAGE)
+        self.sweep(A_WHOLE_MESSAGE)
+        self._step(other, A_WHOLE_MESSAGE)
+        if self.bag:
+            other.take(self.bag.pop(), inline=True)
+            self._step(other, steps)
+        self._step(frozen, A_WHOLE_MESSAGE)
 
     # -- the sweep
 
@@ -144,7 +224,7 @@ class TurnMachine(RuleBasedStateMachine):
 
     @precondition(lambda self: not self.sweeper.is_idle)
     @rule(after=st.booleans())
-    def crash_sweep(self, after: bool) -> None:  # noqa: FBT001
+    def crash_sweep(self, after: bool) -> None:
         self.sweeper.crash(after=after)
 
     # -- time
@@ -153,14 +233,19 @@ class TurnMachine(RuleBasedStateMachine):
     def time_passes(self, seconds: int) -> None:
         self.time.passes(seconds * SECOND)
 
+    # Set forth and back between two sweeps leaves no trace to see it by: a lease of that time runs on.
+    @_while("clock", lambda self: self.set_after_sweep != self.stores.tables.swept_at)
     @rule(seconds=st.sampled_from([-3600, -10, 10, 3600]))
     def clock_is_set(self, seconds: int) -> None:
+        self.faults["clock"] += 1
+        self.set_after_sweep = self.stores.tables.swept_at
         self.time.is_set(seconds * SECOND)
 
-    @precondition(lambda self: self.stores.tables.sessions)
+    @_while("compact", lambda self: self.stores.tables.sessions)
     @rule(which=st.integers(min_value=0, max_value=2), seconds=st.sampled_from([2, 60]))
     def compact(self, which: int, seconds: int) -> None:
         """Somebody holds a session's compaction lock for a while."""
+        self.faults["compact"] += 1
         sessions = list(self.stores.tables.sessions.values())
         sessions[which % len(sessions)].lock_expires_at = self.time.store_now() + seconds * SECOND
 
@@ -197,6 +282,12 @@ class TurnMachine(RuleBasedStateMachine):
                 return
             self.time.passes(SWEEP.interval)
             self.sweeper.start()
+
+    def _bring(self, worker: Worker, statement: str) -> None:
+        while worker.gate.before != statement and (self.bag or not worker.is_idle):
+            if worker.is_idle:
+                worker.take(self.bag.pop(0), inline=True)
+            self._step(worker, 1)
 
     def _step(self, process: Worker | Sweeper, steps: int) -> None:
         process.go(steps)

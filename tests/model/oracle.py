@@ -10,9 +10,9 @@ import copy
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
-from turnchain.orchestrator_core.contracts import Claim, Stage, TurnId, TurnStatus, Wake
+from turnchain.orchestrator_core.contracts import Claim, Renewal, Stage, TurnId, TurnStatus, Wake
 from turnchain.orchestrator_core.ports import Unit
 from turnchain.stores.memory import MemoryStores
 from turnchain.stores.memory.turns import TurnRow
@@ -61,8 +61,9 @@ class Oracle:
 
     def __getattr__(self, verb: str) -> Any:
         def call(*args: Any, **kwargs: Any) -> Any:
+            facts = (*args, *kwargs.values())
             return self._seen(
-                verb, args, lambda: getattr(self.stores.ledger, verb)(*args, **kwargs)
+                verb, facts, lambda: getattr(self.stores.ledger, verb)(*args, **kwargs)
             )
 
         return call
@@ -91,9 +92,7 @@ class Oracle:
         self._judge(verb, args, result, before, after)
         return result
 
-    def _judge(
-        self, verb: str, args: tuple[Any, ...], result: Any, before: Picture, after: Picture
-    ) -> None:
+    def _judge(self, verb: str, args: Any, result: Any, before: Picture, after: Picture) -> None:
         if verb == "abandon":
             self.require(before == after, "a transaction that was abandoned wrote")
         if verb in _GUARDED or (verb == "hand_back" and result):
@@ -105,6 +104,10 @@ class Oracle:
             )
         if verb == "claim" and isinstance(result, Claim):
             self._judge_grant(args[0], before.turns[args[0].turn_id])
+        if verb == "renew":
+            for claim, answer in zip(args[0], cast("list[Renewal]", result), strict=True):
+                held = before.turns[claim.turn.turn_id].is_held_by(claim)
+                self.require(held or not answer.renewed, "a lease was renewed that had been lost")
         if verb == "finish_step":
             self.finished.add((args[1], args[2]))
         for turn_id, row in after.turns.items():
@@ -144,6 +147,10 @@ class Oracle:
             by_owner = verb in _GUARDED | {"hand_back"} and old.is_held_by(args[0])
             taken = verb in _TAKEOVERS and new.fence > old.fence
             self.require(by_owner or taken, f"{verb} took a turn from its owner")
+        if verb == "take_over" and new.fence > old.fence:
+            wake, process_id, _ = args
+            told = wake == old.wake and str(old.lease_owner).startswith(f"{process_id}/")
+            self.require(told, "a takeover message took a turn that it did not mean")
         if new.attempts > old.attempts:
             lost = old.lease_owner is not None and (verb == "take_over" or old.is_expired(now))
             self.require(

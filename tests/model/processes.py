@@ -8,7 +8,7 @@ from datetime import timedelta
 from typing import Any, cast
 
 from tests.model.dialogue import dialogue
-from tests.model.gates import Gate, Gated, Order
+from tests.model.gates import Crash, Gate, Gated, Order
 from tests.model.oracle import CAPACITY, MAX_ATTEMPTS, Oracle
 from tests.model.time import Time
 from turnchain.orchestrator_core.contracts import Claim, TurnId, Wake
@@ -44,21 +44,23 @@ Message = Wake | Takeover
 class Watched:
     """`Watch`: a lease as its process knows it, by its own steady clock and the last renewal's answer."""
 
-    def __init__(self, claim: Claim, granted: timedelta, time: Time) -> None:
+    def __init__(self, claim: Claim, granted: timedelta, worker: Worker) -> None:
         self.claim = claim
-        self.time = time
+        self.worker = worker
         self.until = granted + LEASE
-        self.steps_before = time.steps
+        self.steps_before = worker.time.steps
         self.stop: type[BaseException] | None = None
 
     def check(self) -> None:
-        if self.time.elapsed() >= self.until:
+        self.check_call()
+        if self.worker.draining:
+            raise HandBackAsked
+
+    def check_call(self) -> None:
+        if self.worker.time.elapsed() >= self.until:
             raise LeaseLost
         if self.stop:
             raise self.stop
-
-    def check_call(self) -> None:
-        self.check()
 
 
 class Process:
@@ -122,6 +124,8 @@ class Worker(Process):
         self.serial = 0
         self.watch: Watched | None = None
         self.message: Message | None = None
+        self.draining = False
+        """SIGTERM came: hand back at the next boundary, and be another process then."""
         stores = oracle.stores
         self.env = Environment(
             ledger=self.ledger,
@@ -156,7 +160,9 @@ class Worker(Process):
             following = passage.following
             if not inline:
                 self.publish([following])
-                return
+                break
+        if self.draining:
+            self._starts_again()
 
     def die(self, *, after: bool) -> Takeover | None:
         """Crash, and start again as another process. What its parent would tell, if it owned something."""
@@ -164,8 +170,12 @@ class Worker(Process):
         process_id = self.process_id
         self.crash(after=after)
         self.watch = None
-        self.life += 1
+        self._starts_again()
         return Takeover(claim.wake, process_id) if claim else None
+
+    def _starts_again(self) -> None:
+        self.life += 1
+        self.draining = False
 
     def renew(self) -> None:
         """What the housekeeping thread does every two seconds."""
@@ -182,11 +192,6 @@ class Worker(Process):
         elif answer.deadline_passed:
             self.watch.stop = DeadlinePassed
 
-    def drain(self) -> None:
-        """SIGTERM: hand back at the next boundary."""
-        if self.watch and not self.watch.stop:
-            self.watch.stop = HandBackAsked
-
     # -- `Leases`
 
     @property
@@ -199,7 +204,7 @@ class Worker(Process):
         return f"{self.process_id}/{self.serial}"
 
     def begin(self, claim: Claim, granted: timedelta) -> Watched:
-        self.watch = Watched(claim, granted, self.time)
+        self.watch = Watched(claim, granted, self)
         return self.watch
 
     def end(self, claim: Claim) -> None:
@@ -216,11 +221,17 @@ class Worker(Process):
         )
         if not over:
             self.oracle.require(run is not None, "an intent ran before its run was on record [I11]")
+            saved = iteration == 0 or (run is not None and iteration - 1 in run.iterations)
+            self.oracle.require(saved, "an iteration began before the one before was saved")
 
     def sees_effect(self, run_id: str, effect_key: str) -> None:
         self._must_not((run_id, effect_key) in self.oracle.finished, "a finished step")
 
-    def _must_not(self, repeated: bool, what: str) -> None:  # noqa: FBT001
+    def takes_time(self, what: str) -> None:
+        if self.gate.stop(what):
+            raise Crash
+
+    def _must_not(self, repeated: bool, what: str) -> None:
         # Whose clock says that the lease runs on cannot know that the database's clock was set: such a process may
         # call once more what another has settled meanwhile. It writes nothing, which the oracle sees to.
         was_set = self.watch is not None and self.watch.steps_before != self.time.steps

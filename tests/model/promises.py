@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import lru_cache
 
 from tests.model.dialogue import log_of
 from tests.model.oracle import Oracle
@@ -11,9 +12,12 @@ from turnchain.orchestrator_core.contracts import (
     Outcome,
     Stage,
     TurnEvent,
+    TurnId,
+    TurnRequest,
     TurnStatus,
 )
 from turnchain.orchestrator_core.contracts.events import terminal_event
+from turnchain.stores.memory.ending import COMPACTION_FAILED
 from turnchain.stores.memory.turns import TurnRow
 
 
@@ -31,7 +35,7 @@ def check_all(oracle: Oracle) -> None:
     for row in tables.turns.values():
         _check_turn(oracle, row)
     for session, texts in tables.checkpoints.items():
-        records = [CheckpointRecord.model_validate_json(texts[index]) for index in sorted(texts)]
+        records = [_checkpoint(texts[index]) for index in sorted(texts)]
         _check_session(oracle, records)
         head = tables.sessions[session].head
         oracle.require(
@@ -40,7 +44,7 @@ def check_all(oracle: Oracle) -> None:
 
 
 def _check_turn(oracle: Oracle, row: TurnRow) -> None:
-    events = [TurnEvent.model_validate_json(text) for text in row.events]
+    events = [_event(text) for text in row.events]
     places = [event.seq for event in events]
     oracle.require(places == list(range(1, len(events) + 1)), f"events are numbered {places}")
     terminal = [event.type for event in events if event.is_terminal]
@@ -52,13 +56,13 @@ def _check_turn(oracle: Oracle, row: TurnRow) -> None:
         (row.outcome is not None) == row.status.is_final, "outcome and status disagree [I6]"
     )
     if row.outcome is not None:
-        status = Outcome.model_validate_json(row.outcome).status
+        status = _outcome(row.outcome).status
         oracle.require(status is row.status, f"outcome {status} of a {row.status} turn")
     checkpoints = [
         text
         for texts in oracle.stores.tables.checkpoints.values()
         for text in texts.values()
-        if CheckpointRecord.model_validate_json(text).turn_id == row.turn_id
+        if _checkpoint(text).turn_id == row.turn_id
     ]
     wanted = 1 if row.status is TurnStatus.AWAITING_INPUT else 0
     oracle.require(
@@ -84,7 +88,7 @@ def _check_session(oracle: Oracle, records: list[CheckpointRecord]) -> None:
     oracle.require(accepted == sorted(accepted), "turns were committed out of order [DESIGN 1.4]")
     log: list[str] = []
     for record in records:
-        log = [*log, *log_of(rows[record.turn_id].read_request())]  # type: ignore[index]
+        log = [*log, *log_of(_request(rows[record.turn_id].request))]  # type: ignore[index]
         oracle.require(
             record.state == {"log": log}, f"state {record.state} is not the fold {log} [I3]"
         )
@@ -99,10 +103,18 @@ def check_done(oracle: Oracle) -> None:
             row.stage is Stage.DONE and row.status.is_final, f"a turn never ended: {where} [I6]"
         )
     oracle.require(not tables.unfinished, "the ledger still looks after a turn that ended")
-    dead = {row.run_id for row in tables.turns.values() if row.status in _ENDED_BY_LEDGER}
-    left = set(tables.runs) - dead
+    left = [run_id for run_id in tables.runs if not _may_be_left(tables.turns[TurnId(run_id)])]
     oracle.require(not left, f"runs were left behind: {left} [G25]")
 
 
-_ENDED_BY_LEDGER = (TurnStatus.DEAD, TurnStatus.FAILED, TurnStatus.CANCELLED)
-"""The sweep ends such turns where no stage can delete their run any more; retention does."""
+def _may_be_left(row: TurnRow) -> bool:
+    """Where the ledger itself ended the turn or its compaction, no stage could delete the run."""
+    given_up = any(_event(text).type == COMPACTION_FAILED for text in row.events)
+    return given_up or row.status in (TurnStatus.DEAD, TurnStatus.FAILED)
+
+
+# The same texts are looked at after every step of every example.
+_checkpoint = lru_cache(4096)(CheckpointRecord.model_validate_json)
+_event = lru_cache(4096)(TurnEvent.model_validate_json)
+_outcome = lru_cache(4096)(Outcome.model_validate_json)
+_request = lru_cache(4096)(TurnRequest.model_validate_json)

@@ -15,6 +15,7 @@ from turnchain.stores.conformance.claiming import ClaimingSuite
 from turnchain.stores.conformance.exam import Stores
 from turnchain.stores.conformance.owning import OwningSuite
 from turnchain.stores.conformance.reading import ReadingSuite
+from turnchain.stores.conformance.settling import SettlingSuite
 from turnchain.stores.conformance.snapshots import SnapshotsSuite
 from turnchain.stores.conformance.steps import StepsSuite
 from turnchain.stores.conformance.sweeping import SweepingSuite
@@ -54,6 +55,10 @@ class TestMemoryOwning(OnMemory, OwningSuite):
 
 
 class TestMemoryUnits(OnMemory, UnitsSuite):
+    pass
+
+
+class TestMemorySettling(OnMemory, SettlingSuite):
     pass
 
 
@@ -98,6 +103,10 @@ class TestPostgresOwning(OnPostgres, OwningSuite):
 
 
 class TestPostgresUnits(OnPostgres, UnitsSuite):
+    pass
+
+
+class TestPostgresSettling(OnPostgres, SettlingSuite):
     pass
 
 

@@ -1,0 +1,77 @@
+"""A model that finds nothing proves nothing: it must find what is planted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis.stateful import run_state_machine_as_test
+
+from tests.model.machine import TurnMachine
+from tests.model.planted import PLANTED
+from tests.model.settings import SEARCH
+from turnchain.orchestrator_core.contracts import Stage
+from turnchain.orchestrator_core.stages import compact, dispatch, persist
+from turnchain.stores.memory import MemoryLedger
+
+
+def _nothing(*_: Any) -> None:
+    pass
+
+
+@pytest.mark.parametrize("fault", PLANTED, ids=lambda fault: fault.__name__)
+def test_the_model_finds(fault: type[MemoryLedger]) -> None:
+    class Planted(TurnMachine):
+        ledger_class = fault
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(Planted, settings=SEARCH)
+
+
+@pytest.mark.parametrize(
+    ("place", "name"),
+    [(dispatch, "_save"), (persist, "commit"), (compact, "commit")],
+    ids=["iterations are not saved", "outcomes are not committed", "runs are not deleted"],
+)
+def test_the_model_finds_a_stage_where(
+    monkeypatch: pytest.MonkeyPatch, place: Any, name: str
+) -> None:
+    monkeypatch.setattr(place, name, _nothing)
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(TurnMachine, settings=SEARCH)
+
+
+def test_the_model_finds_an_outcome_that_is_committed_before_its_checkpoint(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """[O 15.1 G4] The commit gap of the original."""
+    whole = persist.commit
+
+    def torn(turn: Any, env: Any, unit: Any) -> None:
+        with env.ledger.unit(turn.claim, durable=True) as first:
+            first.settle(turn.work.outcome)
+        whole(turn, env, unit)
+
+    monkeypatch.setattr(persist, "commit", torn)
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(TurnMachine, settings=SEARCH)
+
+
+def test_the_model_reaches_every_stage_and_every_end() -> None:
+    """An exam that never comes far enough passes too easily."""
+    ends = {"awaiting-input", "cancelled", "failed", "dead"}
+    unseen = {stage.value for stage in Stage} | ends | {"compaction", "taken over"}
+
+    class Seeing(TurnMachine):
+        def _raise(self) -> None:
+            super()._raise()
+            for row in self.stores.tables.turns.values():
+                kinds = {row.stage.value, row.status.value, row.parked or ""}
+                unseen.difference_update(kinds, {"taken over"} if row.takeovers else ())
+
+    run_state_machine_as_test(Seeing, settings=settings(SEARCH, max_examples=120))
+
+    assert not unseen
