@@ -11,6 +11,7 @@ from turnchain.orchestrator_core.ports.runtime import (
     Watch,
 )
 from turnchain.orchestrator_core.ports.stores import (
+    ENGINE_SILENCE,
     CancelReceipt,
     CheckpointStore,
     Ledger,
@@ -20,6 +21,7 @@ from turnchain.orchestrator_core.ports.stores import (
 )
 
 __all__ = [
+    "ENGINE_SILENCE",
     "AfterCommit",
     "CancelReceipt",
     "CheckpointStore",

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from datetime import timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Final, Literal, Protocol
 
 from turnchain.orchestrator_core.contracts import (
     JSON,
@@ -39,6 +39,10 @@ from turnchain.orchestrator_core.contracts import (
 CancelReceipt = Literal["cancelled", "requested", "too-late", "unknown"]
 """`cancelled`: ended at once; `requested`: its owner stops at the next boundary; `too-late`: its outcome is being
 committed or is; `unknown`: no such turn of this owner."""
+
+
+ENGINE_SILENCE: Final = timedelta(minutes=1)
+"""An engine that waits asks every second; one silent for so long is gone."""
 
 
 class Unit(Protocol):
@@ -152,7 +156,10 @@ class Ledger(Protocol):
         ...
 
     def admit_turn(self, turn_id: TurnId) -> Wake | None:
-        """Admit this very turn if it is its session's next; for the engine, which is its own capacity."""
+        """Admit this very turn if it is its session's next; for the engine, which is its own capacity.
+
+        Asking is the engine's sign of life: see `take_over_expired`.
+        """
         ...
 
     def claim(self, wake: Wake, lease_owner: str, lease: timedelta) -> Claim | Refusal:
@@ -243,16 +250,21 @@ class Ledger(Protocol):
         """
         ...
 
-    def take_over_expired(self, max_attempts: int, limit: int = 100) -> list[Wake]:
+    def take_over_expired(
+        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+    ) -> list[Wake]:
         """Take each owned turn whose lease expired: fence + 1, attempts + 1, ready. Each in its own transaction.
 
         Instead: `dead` once attempts would reach `max_attempts`; a turn of a dead engine fails as interrupted; a turn
         inside `compact` that used up its attempts is done, with the event `orchestrator.compaction.failed`.
+
+        An engine's turn without an owner, queued or ready, is its engine's alone: it fails as interrupted once the
+        engine has neither asked (`admit_turn`) nor moved it for `silence`.
         """
         ...
 
     def rewake(self, first: timedelta, longest: timedelta, limit: int = 500) -> list[Wake]:
-        """Ready turns that nobody claimed for `first`, doubling each time up to `longest`: publish them again.
+        """Ready `celery` turns that nobody claimed for `first`, doubling each time up to `longest`: publish them again.
 
         Parked turns whose wait is over become ready and are among them. No fence changes, no attempt counts.
         """

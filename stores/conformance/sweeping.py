@@ -163,6 +163,25 @@ class SweepingSuite(Exam):
         assert given.events("t1") == [TURN_FAILED]
         assert [wake.turn_id for wake in ledger.admit()] == [id_of("t2")]
 
+    def test_a_turn_whose_engine_went_silent_frees_its_session(
+        self, given: Given, ledger: Ledger
+    ) -> None:
+        """[DESIGN 3] Queued or between two stages, it has no lease that could expire."""
+        given.accepted("queued", session="s1", runner="engine")
+        given.accepted("ready", session="s2", runner="engine")
+        ledger.admit_turn(id_of("ready"))
+        given.accepted("theirs", session="s1")
+
+        ledger.take_over_expired(3, silence=LONG)
+        assert given.turn("queued").status is TurnStatus.QUEUED
+        assert ledger.rewake(NOW, NOW) == []
+        assert ledger.take_over_expired(3, silence=NOW) == []
+
+        for name in ("queued", "ready"):
+            assert (given.outcome(name).error or {})["code"] == "TURN_INTERRUPTED"
+            assert given.events(name) == [TURN_FAILED]
+        assert [wake.turn_id for wake in ledger.admit()] == [id_of("theirs")]
+
     def test_an_interrupted_turn_can_be_asked_again(self, given: Given, ledger: Ledger) -> None:
         """[O 4.2] With all it was given, to go on with its run."""
         context = {"locale": "de"}

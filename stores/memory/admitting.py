@@ -40,7 +40,10 @@ class Admitting(Part):
         """As `Ledger.admit_turn`."""
         with self.tables.lock:
             row = self.tables.turns.get(turn_id)
-            if row is None or self.next_turns().get(row.session) is not row:
+            if row is None or row.status is not TurnStatus.QUEUED:
+                return None
+            row.woken_at = self.tables.now()
+            if self.next_turns().get(row.session) is not row:
                 return None
             return _start(row, self.tables.now())
 

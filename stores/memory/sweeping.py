@@ -6,6 +6,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from turnchain.orchestrator_core.contracts import Wake
+from turnchain.orchestrator_core.ports import ENGINE_SILENCE
 from turnchain.orchestrator_core.refusals import dead, interrupted
 from turnchain.stores.memory.base import Part
 from turnchain.stores.memory.ending import end, give_up_compaction
@@ -44,10 +45,15 @@ class Sweeping(Part):
         if row.woken_at is not None:
             row.woken_at = min(row.woken_at, now)
 
-    def take_over_expired(self, max_attempts: int, limit: int = 100) -> list[Wake]:
+    def take_over_expired(
+        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+    ) -> list[Wake]:
         """As `Ledger.take_over_expired`, the longest expired first."""
         with self.tables.lock:
             now = self.tables.now()
+            rows = list(self.tables.unfinished.values())
+            for row in [row for row in rows if _is_abandoned(row, now - silence)][:limit]:
+                end(self.tables, row, interrupted())
             late = [row for row in self.tables.unfinished.values() if row.is_expired(now)]
             late.sort(key=lambda row: (row.lease_expires_at or now, row.seq))
             wakes = [self.take_from_owner(row, max_attempts) for row in late[:limit]]
@@ -93,8 +99,14 @@ class Sweeping(Part):
             return [row.wake for row in due[:limit]]
 
 
+def _is_abandoned(row: TurnRow, before: datetime) -> bool:
+    """Whether the engine of a turn without an owner has given no sign of life since then."""
+    waits = row.runner == "engine" and row.lease_owner is None and not row.status.is_final
+    return waits and (row.woken_at or row.accepted_at) <= before
+
+
 def _is_due(row: TurnRow, now: datetime, first: timedelta, longest: timedelta) -> bool:
-    if not row.is_ready(now):
+    if row.runner != "celery" or not row.is_ready(now):
         return False
     if row.parked is not None or row.woken_at is None:
         return True

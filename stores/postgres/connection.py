@@ -2,12 +2,13 @@
 
 The durable pool waits for the disk at every commit. The relaxed one does not: a crash of the
 server may take back its last commits, so it carries what repeating costs only a pure stage, and
-all that reads. [DESIGN 4]
+all that reads. A fence that was raised never goes back: whatever raises one is durable. [DESIGN 4]
 """
 
 from __future__ import annotations
 
 import os
+import re
 import select
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -39,6 +40,7 @@ _CONNECT: Final = {
     "keepalives_count": 3,
     "tcp_user_timeout": 20_000,
 }
+_MISREAD: Final = re.compile(r"@| .*[^\d,]")
 _WAIT: Final = 2.5
 """Seconds to wait for a free or new connection; the diagnosis of a failure comes on top."""
 
@@ -50,7 +52,7 @@ class _Pools:
 
 
 class Connections:
-    """What the stores run their statements on. Safe for threads; copies itself over a fork."""
+    """What the stores run their statements on. Safe for threads, and in a child of a fork."""
 
     def __init__(self, url: str, *, max_size: int, lock_timeout: timedelta) -> None:
         self._conninfo, self.where = _parsed(url)
@@ -148,6 +150,8 @@ class Connections:
             configure=configure,
             check=_refuse_dead,
             timeout=_WAIT,
+            # Give up soon: attempts that back off would keep a server that is up again waiting.
+            reconnect_timeout=_WAIT,
             num_workers=1,
             name=f"turnchain-{synchronous_commit}",
         )
@@ -157,7 +161,7 @@ class Connections:
         try:
             psycopg.connect(self._conninfo, connect_timeout=2).close()
         except psycopg.Error as error:
-            reason = str(error).strip().splitlines()[-1]
+            reason = " ".join(str(error).split())
             return StoreUnavailableError(
                 f"{self.where} cannot be reached: {reason}", {"server": self.where}
             )
@@ -184,10 +188,14 @@ def _parsed(url: str) -> tuple[str, str]:
     try:
         given = conninfo_to_dict(plain)
     except psycopg.Error:
-        # The driver's text quotes the whole string, password included.
+        given = None
+    # An unescaped sign in a password moves a part of it into the host or the port.
+    if given is None or _MISREAD.search(f"{given.get('host')} {given.get('port') or 5432}"):
+        # Neither the URL nor the driver's text is quoted: both may hold the password.
         raise SettingsError(
-            "the Postgres URL cannot be read: expected postgresql://user:password@host:port/name"
-        ) from None
+            "the Postgres URL cannot be read: expected postgresql://user:password@host:port/name, "
+            "with signs like @ : / in a password written as %40 %3A %2F"
+        )
     host = given.get("host") or given.get("hostaddr") or "the local socket"
     name = given.get("dbname") or given.get("user") or "the default"
     where = f"Postgres at {host}:{given.get('port') or 5432}, database {name}"

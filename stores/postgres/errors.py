@@ -60,6 +60,8 @@ def translated(error: BaseException, where: str) -> BaseException:
             "apply them with `turnchain schema | psql …`",
             {"server": where},
         )
+    if state is None and _is_unsendable(error):
+        return InvalidInputError("Postgres does not take NUL characters or half surrogate pairs")
     if state is not None and state.startswith(_DATA):
         return InvalidInputError(f"Postgres does not take a value: {_first_line(error)}")
     return StoreUnavailableError(
@@ -74,18 +76,22 @@ def is_passing(error: BaseException) -> bool:
 
 
 @contextmanager
-def translating(
-    kinds: type[Exception] | tuple[type[Exception], ...], where: str
-) -> Generator[None]:
-    """Raise ours for errors of these kinds."""
+def translating(kind: type[Exception], where: str) -> Generator[None]:
+    """Raise ours for errors of this kind, the driver's."""
     try:
         yield
-    except kinds as error:
+    except (UnicodeEncodeError, kind) as error:
         ours = translated(error, where)
         if isinstance(ours, InvalidInputError):
             # The driver's text quotes the value, and that is what a person wrote.
             raise ours from None
         raise ours from error
+
+
+def _is_unsendable(error: BaseException) -> bool:
+    """Whether the driver itself refused a text, before any server saw it."""
+    names = {type(error).__name__, type(error.__cause__).__name__}
+    return bool(names & {"DataError", "UnicodeEncodeError"})
 
 
 def _reason(state: str | None, error: BaseException) -> str:

@@ -20,7 +20,7 @@ class Moving(Part):
 
     def claim(self, wake: Wake, lease_owner: str, lease: timedelta) -> Claim | Refusal:
         """As `Ledger.claim`."""
-        if not rows.is_turn_id(wake.turn_id):
+        if not rows.is_wake(wake):
             return Refusal(reason="unknown")
         params = {**rows.wake_params(wake), "lease_owner": lease_owner, "lease": lease}
         for attempt in repeating(is_passing):
@@ -64,12 +64,12 @@ class Moving(Part):
             "next_stage": stage.value,
             "work": work.model_dump_json(),
         }
-        if not self._connections.run("park", params):
+        if not self._connections.run("park", params, durable=True):
             raise lease_lost(claim)
 
     def hand_back(self, claim: Claim) -> Wake | None:
         """As `Ledger.hand_back`."""
-        found = self._connections.run("hand_back", rows.claim_params(claim))
+        found = self._connections.run("hand_back", rows.claim_params(claim), durable=True)
         return rows.wake(found[0]) if found else None
 
     def renew(self, claims: Sequence[Claim], lease: timedelta) -> list[Renewal]:

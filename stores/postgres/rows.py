@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from turnchain.orchestrator_core.contracts import (
@@ -25,13 +25,20 @@ from turnchain.orchestrator_core.errors import InvalidInputError
 
 Row = Mapping[str, Any]
 
+_BIGINT_END: Final = 2**63
+
 
 def is_turn_id(turn_id: str) -> bool:
-    """Whether the text can be a turn's id; a broker message may say anything."""
+    """Whether the text can be a turn's id."""
     try:
         return str(UUID(turn_id)) == turn_id
     except (ValueError, AttributeError, TypeError):
         return False
+
+
+def is_wake(wake: Wake) -> bool:
+    """Whether a turn can stand so at all: a broker message may say anything."""
+    return is_turn_id(wake.turn_id) and 0 <= wake.fence < _BIGINT_END
 
 
 def turn(row: Row) -> TurnRecord:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 
 from turnchain.orchestrator_core.contracts import TurnRecord, Wake
+from turnchain.orchestrator_core.ports import ENGINE_SILENCE
+from turnchain.orchestrator_core.refusals import interrupted
 from turnchain.stores.postgres import rows
 from turnchain.stores.postgres.base import Part
-from turnchain.stores.postgres.ending import after_loss, end_params, stand_params
+from turnchain.stores.postgres.ending import after_loss, end_params, ended, stand_params
 
 
 class Sweeping(Part):
@@ -16,10 +18,18 @@ class Sweeping(Part):
     def begin_sweep(self, interval: timedelta, lease: timedelta) -> bool:
         """As `Ledger.begin_sweep`."""
         params = {"interval": interval, "lease": lease}
-        return bool(self._connections.run_safely("begin_sweep", params))
+        if not self._connections.run_safely("begin_sweep", params):
+            return False
+        self._connections.run_safely("heal_queue", {})
+        return True
 
-    def take_over_expired(self, max_attempts: int, limit: int = 100) -> list[Wake]:
+    def take_over_expired(
+        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+    ) -> list[Wake]:
         """As `Ledger.take_over_expired`, the longest expired first."""
+        abandoned = self._connections.run_safely("abandoned", {"silence": silence, "limit": limit})
+        for turn in map(rows.turn, abandoned):
+            self.end_unowned(turn, ended(turn, interrupted(), keeps_request=True))
         found = self._connections.run_safely("expired", {"limit": limit})
         turns = [rows.turn(row) for row in found]
         wakes = [self._take_from_owner(turn, max_attempts, died=False) for turn in turns]
@@ -27,7 +37,7 @@ class Sweeping(Part):
 
     def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
         """As `Ledger.take_over`."""
-        if not rows.is_turn_id(wake.turn_id):
+        if not rows.is_wake(wake):
             return None
         found = self._connections.run_safely("get", {"turn_id": wake.turn_id})
         if not found or found[0]["lease_owner"] is None or rows.wake(found[0]) != wake:
@@ -42,7 +52,7 @@ class Sweeping(Part):
         ending = after_loss(turn, max_attempts)
         if ending is None:
             params = {**stand_params(turn), "died": died}
-            found = self._connections.run_safely("take_over", params)
+            found = self._connections.run_safely("take_over", params, durable=True)
             return rows.wake(found[0]) if found else None
         params = end_params(turn, ending, lost=True, died=died)
         self._connections.run_safely("end_turn", params, durable=True)

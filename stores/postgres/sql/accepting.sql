@@ -34,11 +34,11 @@ SELECT json_build_object(
                 AND s.session_id = %(session_id)s::text
         ), -1) + (
             SELECT count(*) FROM turnchain_turns AS t
-            WHERE t.orchestrator_name = %(orchestrator_name)s::text
+            WHERE t.orchestrator_name || '' = %(orchestrator_name)s::text
                 AND t.session_id = %(session_id)s::text AND t.status = 'queued'
         ) + (
             SELECT count(*) FROM turnchain_turns AS t
-            WHERE t.orchestrator_name = %(orchestrator_name)s::text
+            WHERE t.orchestrator_name || '' = %(orchestrator_name)s::text
                 AND t.session_id = %(session_id)s::text AND t.status IN ('running', 'paused')
         )
     END,

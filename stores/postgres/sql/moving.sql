@@ -14,7 +14,7 @@ WITH claimed AS (
         lease_expires_at = clock_timestamp() + %(lease)s::interval,
         ready_at = NULL, parked = NULL, wakes = 0, woken_at = NULL
     WHERE turn_id = %(turn_id)s::uuid AND stage = %(stage)s::text AND fence = %(fence)s::bigint
-        AND in_flight
+        AND status <> 'queued' AND stage <> 'done'
         AND (
             lease_owner IS NULL AND (parked IS NULL OR ready_at <= clock_timestamp())
             -- Asked again because the first answer was lost: an owner's name is used once.

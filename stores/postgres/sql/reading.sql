@@ -10,8 +10,8 @@ WHERE o.turn_id = ANY (%(turn_ids)s::uuid[])
 -- events --
 -- A turn's events from a place on.
 SELECT turn_id, seq, type, payload, at FROM turnchain_turn_events
-WHERE turn_id = %(turn_id)s::uuid AND seq > %(after)s::integer
-ORDER BY seq LIMIT %(limit)s::integer
+WHERE turn_id = %(turn_id)s::uuid AND seq > %(after)s::bigint
+ORDER BY seq LIMIT %(limit)s::bigint
 
 -- last_settled --
 -- A session's last settled turn, with what was asked and how it ended.

@@ -75,9 +75,14 @@ COMMENT ON COLUMN turnchain_turns.deadline_at IS 'Covers waiting and running.';
 COMMENT ON COLUMN turnchain_turns.request_hash IS 'Hash of what was asked: tells a repetition from a different request.';
 COMMENT ON COLUMN turnchain_turns.in_flight IS 'Admitted and not done.';
 
+-- Expressions like (orchestrator_name || '') and (seq + 0) are here to be matched by one query each.
+-- Queued turns are rare in the statistics and many in a burst, and a planner that expects one row
+-- takes any index that fits; so only the right one does.
+
 -- At most one running or paused turn a session, whatever the code does.
 CREATE UNIQUE INDEX IF NOT EXISTS turnchain_turns_one_live
-    ON turnchain_turns (orchestrator_name, session_id) WHERE status IN ('running', 'paused');
+    ON turnchain_turns ((orchestrator_name || ''), session_id)
+    WHERE status IN ('running', 'paused');
 CREATE UNIQUE INDEX IF NOT EXISTS turnchain_turns_idempotency
     ON turnchain_turns (orchestrator_name, session_id, idempotency_key)
     WHERE idempotency_key IS NOT NULL;
@@ -87,14 +92,17 @@ CREATE INDEX IF NOT EXISTS turnchain_turns_session
 CREATE INDEX IF NOT EXISTS turnchain_turns_in_flight ON turnchain_turns (seq) WHERE in_flight;
 -- Who is first in its session.
 CREATE INDEX IF NOT EXISTS turnchain_turns_queue
-    ON turnchain_turns (orchestrator_name, session_id, seq) WHERE status = 'queued';
+    ON turnchain_turns ((orchestrator_name || ''), session_id, seq) WHERE status = 'queued';
 -- Who came since admit last looked.
 CREATE INDEX IF NOT EXISTS turnchain_turns_arrivals
-    ON turnchain_turns (seq) WHERE status = 'queued';
+    ON turnchain_turns ((seq + 0)) WHERE status = 'queued';
 -- Who is first of its tenant.
 CREATE INDEX IF NOT EXISTS turnchain_turns_admission
     ON turnchain_turns (coalesce(tenant, ''), priority, seq)
     WHERE status = 'queued' AND runner = 'celery' AND NOT behind;
+-- Whose engine may have gone while they waited.
+CREATE INDEX IF NOT EXISTS turnchain_turns_engine
+    ON turnchain_turns (seq) WHERE runner = 'engine' AND status IN ('queued', 'running');
 CREATE INDEX IF NOT EXISTS turnchain_turns_deadline
     ON turnchain_turns (deadline_at) WHERE deadline_at IS NOT NULL AND settled_at IS NULL;
 
@@ -275,14 +283,15 @@ COMMENT ON FUNCTION turnchain_expect IS 'Ends the transaction with this SQLSTATE
 
 CREATE OR REPLACE FUNCTION turnchain_let_up(left_turns uuid[])
 RETURNS void LANGUAGE plpgsql
-SET enable_seqscan = off SET enable_hashjoin = off SET enable_mergejoin = off
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off
 AS $function$
 BEGIN
     UPDATE turnchain_turns AS t SET behind = false
     FROM turnchain_turns AS gone
     CROSS JOIN LATERAL (
         SELECT q.turn_id FROM turnchain_turns AS q
-        WHERE q.status = 'queued' AND q.orchestrator_name = gone.orchestrator_name
+        WHERE q.status = 'queued' AND q.orchestrator_name || '' = gone.orchestrator_name
             AND q.session_id = gone.session_id
         ORDER BY q.seq LIMIT 1
     ) AS following
@@ -295,12 +304,14 @@ CREATE OR REPLACE FUNCTION turnchain_admit(max_in_flight integer)
 RETURNS TABLE (turn_id uuid, stage text, fence bigint)
 LANGUAGE plpgsql
 SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
-SET enable_mergejoin = off SET enable_material = off SET jit = off
+SET enable_mergejoin = off SET enable_material = off SET enable_sort = off SET jit = off
 AS $function$
 #variable_conflict use_column
 DECLARE
     room bigint;
     looked bigint;
+    looked_to bigint;
+    later uuid[];
     round_of uuid[];
     all_rounds uuid[] := '{}';
 BEGIN
@@ -308,6 +319,7 @@ BEGIN
     IF NOT EXISTS (
         SELECT FROM turnchain_turns AS t
         WHERE t.status = 'queued' AND t.runner = 'celery' AND NOT t.behind
+        ORDER BY coalesce(t.tenant, '') LIMIT 1
     ) THEN
         RETURN;
     END IF;
@@ -325,29 +337,27 @@ BEGIN
     WHILE room > 0 LOOP
         -- Each arrival is looked at once: of a deep queue only the first stays in the index that
         -- the choice below walks. In portions, for the burst that comes while there is room.
-        WITH arrivals AS (
-            SELECT t.turn_id, t.orchestrator_name, t.session_id, t.seq FROM turnchain_turns AS t
+        SELECT
+            count(*), max(arrivals.seq),
+            array_agg(arrivals.turn_id) FILTER (WHERE arrivals.first_seq < arrivals.seq)
+        INTO looked, looked_to, later
+        FROM (
+            SELECT t.turn_id, t.seq, (
+                SELECT earlier.seq FROM turnchain_turns AS earlier
+                WHERE earlier.status = 'queued'
+                    AND earlier.orchestrator_name || '' = t.orchestrator_name
+                    AND earlier.session_id = t.session_id
+                ORDER BY earlier.seq LIMIT 1
+            ) AS first_seq
+            FROM turnchain_turns AS t
             WHERE t.status = 'queued'
-                AND t.seq > (SELECT a.looked_seq FROM turnchain_admission AS a)
-            ORDER BY t.seq LIMIT 200
-        ),
-        later AS (
-            UPDATE turnchain_turns AS t SET behind = true
-            FROM arrivals
-            WHERE t.turn_id = arrivals.turn_id AND t.status = 'queued' AND (
-                SELECT 1 FROM turnchain_turns AS earlier
-                WHERE earlier.status = 'queued' AND earlier.seq < arrivals.seq
-                    AND earlier.orchestrator_name = arrivals.orchestrator_name
-                    AND earlier.session_id = arrivals.session_id
-                LIMIT 1
-            ) IS NOT NULL
-        ),
-        noted AS (
-            UPDATE turnchain_admission AS a SET looked_seq = last.seq
-            FROM (SELECT max(arrivals.seq) AS seq FROM arrivals) AS last
-            WHERE last.seq IS NOT NULL
-        )
-        SELECT count(*) INTO looked FROM arrivals;
+                AND t.seq + 0 > (SELECT a.looked_seq FROM turnchain_admission AS a)
+            ORDER BY t.seq + 0 LIMIT 200
+        ) AS arrivals;
+        IF looked > 0 THEN
+            UPDATE turnchain_admission SET looked_seq = looked_to;
+            UPDATE turnchain_turns AS t SET behind = true WHERE t.turn_id = ANY (later);
+        END IF;
 
         WITH RECURSIVE tenants (tenant) AS (
             (
@@ -390,14 +400,14 @@ BEGIN
                     AND (
                         SELECT earlier.seq FROM turnchain_turns AS earlier
                         WHERE earlier.status = 'queued'
-                            AND earlier.orchestrator_name = t.orchestrator_name
+                            AND earlier.orchestrator_name || '' = t.orchestrator_name
                             AND earlier.session_id = t.session_id
                         ORDER BY earlier.seq LIMIT 1
                     ) = t.seq
                     AND (
                         SELECT 1 FROM turnchain_turns AS live
                         WHERE live.status IN ('running', 'paused')
-                            AND live.orchestrator_name = t.orchestrator_name
+                            AND live.orchestrator_name || '' = t.orchestrator_name
                             AND live.session_id = t.session_id
                         LIMIT 1
                     ) IS NULL
@@ -415,8 +425,7 @@ BEGIN
             UPDATE turnchain_turns AS t SET
                 status = 'running', admitted_at = clock_timestamp(),
                 ready_at = clock_timestamp(), wakes = 0, woken_at = clock_timestamp()
-            FROM chosen
-            WHERE t.turn_id = chosen.turn_id AND t.status = 'queued'
+            FROM chosen WHERE t.turn_id = chosen.turn_id
             RETURNING t.turn_id
         )
         SELECT coalesce(array_agg(admitted.turn_id), '{}') INTO round_of FROM admitted;
@@ -437,6 +446,8 @@ COMMENT ON FUNCTION turnchain_admit IS 'Sets queued turns running while there is
 CREATE OR REPLACE FUNCTION turnchain_admit_turn(wanted uuid)
 RETURNS TABLE (turn_id uuid, stage text, fence bigint)
 LANGUAGE plpgsql
+SET enable_seqscan = off SET enable_bitmapscan = off SET enable_hashjoin = off
+SET enable_mergejoin = off SET enable_sort = off SET jit = off
 AS $function$
 #variable_conflict use_column
 BEGIN
@@ -445,23 +456,27 @@ BEGIN
     UPDATE turnchain_turns AS t SET
         status = 'running', admitted_at = clock_timestamp(), ready_at = clock_timestamp(),
         wakes = 0, woken_at = clock_timestamp()
-    WHERE t.turn_id = wanted AND t.status = 'queued'
-        AND NOT EXISTS (
-            SELECT FROM turnchain_turns AS ahead
-            WHERE ahead.orchestrator_name = t.orchestrator_name
-                AND ahead.session_id = t.session_id
-                AND ahead.status = 'queued' AND ahead.seq < t.seq
-        )
+    WHERE t.turn_id = wanted
+        AND (
+            SELECT first.turn_id FROM turnchain_turns AS first
+            WHERE first.status = 'queued'
+                AND first.orchestrator_name || '' = t.orchestrator_name
+                AND first.session_id = t.session_id
+            ORDER BY first.seq LIMIT 1
+        ) = wanted
         AND NOT EXISTS (
             SELECT FROM turnchain_turns AS live
-            WHERE live.orchestrator_name = t.orchestrator_name
+            WHERE live.status IN ('running', 'paused')
+                AND live.orchestrator_name || '' = t.orchestrator_name
                 AND live.session_id = t.session_id
-                AND live.status IN ('running', 'paused')
         )
     RETURNING t.turn_id, t.stage, t.fence;
     IF FOUND THEN
         PERFORM turnchain_let_up(ARRAY[wanted]);
+    ELSE
+        UPDATE turnchain_turns AS t SET woken_at = clock_timestamp()
+        WHERE t.turn_id = wanted AND t.status = 'queued';
     END IF;
 END
 $function$;
-COMMENT ON FUNCTION turnchain_admit_turn IS 'Sets this very turn running if it is its session''s next.';
+COMMENT ON FUNCTION turnchain_admit_turn IS 'Sets this very turn running if it is its session''s next; else notes that its engine has asked.';

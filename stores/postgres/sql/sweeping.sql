@@ -78,6 +78,25 @@ WHERE in_flight AND lease_expires_at <= clock_timestamp()
 ORDER BY lease_expires_at, seq LIMIT %(limit)s::integer
 FOR NO KEY UPDATE SKIP LOCKED
 
+-- abandoned --
+-- Turns without an owner whose engine has given no sign of life for a while.
+SELECT * FROM turnchain_turns
+WHERE runner = 'engine' AND status IN ('queued', 'running') AND lease_owner IS NULL
+    AND coalesce(woken_at, accepted_at) <= clock_timestamp() - %(silence)s::interval
+ORDER BY seq LIMIT %(limit)s::integer
+FOR NO KEY UPDATE SKIP LOCKED
+
+-- heal_queue --
+-- Let up the first of each session's queue, should it ever stand behind nobody: a row deleted by
+-- hand, for example. What admit walks must never depend on everybody having been careful.
+UPDATE turnchain_turns AS t SET behind = false
+WHERE t.status = 'queued' AND t.behind AND (
+    SELECT earlier.seq FROM turnchain_turns AS earlier
+    WHERE earlier.status = 'queued' AND earlier.orchestrator_name || '' = t.orchestrator_name
+        AND earlier.session_id = t.session_id
+    ORDER BY earlier.seq LIMIT 1
+) = t.seq
+
 -- take_over --
 -- Take a turn from its owner as it was just read: ready again, one attempt more.
 UPDATE turnchain_turns SET
@@ -156,7 +175,7 @@ FROM ended
 -- Ready turns whose message may be lost, and parked ones whose wait is over. [Ledger.rewake]
 WITH due AS (
     SELECT turn_id FROM turnchain_turns
-    WHERE in_flight AND lease_owner IS NULL
+    WHERE in_flight AND runner = 'celery' AND lease_owner IS NULL
         AND CASE
             WHEN parked IS NOT NULL THEN ready_at <= clock_timestamp()
             ELSE woken_at IS NULL OR woken_at + least(

@@ -10,7 +10,8 @@ from typing import Any
 
 import psycopg
 import pytest
-from psycopg.rows import dict_row, namedtuple_row
+from psycopg.conninfo import conninfo_to_dict
+from psycopg.rows import DictRow, dict_row
 
 from turnchain.orchestrator_core.contracts import Acceptance
 from turnchain.orchestrator_core.errors import (
@@ -34,8 +35,8 @@ def psycopg_connection(url: str) -> Generator[Opened]:
 
 @contextmanager
 def psycopg_with_other_rows(url: str) -> Generator[Opened]:
-    with psycopg.connect(url, row_factory=dict_row) as connection:
-        connection.cursor_factory = psycopg.ClientCursor
+    with psycopg.Connection[DictRow].connect(url, row_factory=dict_row) as connection:
+        connection.cursor_factory = psycopg.ClientCursor[DictRow]
         yield connection, connection.commit, connection.rollback
 
 
@@ -96,8 +97,9 @@ def _django(url: str, options: dict[str, Any]) -> Generator[Any]:
     from django.db.utils import ConnectionHandler
 
     if not django.conf.settings.configured:
-        django.conf.settings.configure(USE_TZ=False)
-    given = psycopg.conninfo.conninfo_to_dict(url)
+        django.conf.settings.configure(USE_TZ=False, LOGGING_CONFIG=None)
+        django.setup()
+    given = conninfo_to_dict(url)
     database = {
         "ENGINE": "django.db.backends.postgresql",
         "NAME": given["dbname"],
@@ -193,11 +195,10 @@ def test_a_missing_schema_is_typed(
 
 
 def test_a_callers_own_cursor_settings_stay(stores: PostgresStores, database_url: str) -> None:
-    with psycopg.connect(database_url, row_factory=namedtuple_row) as connection:
+    with psycopg_with_other_rows(database_url) as (connection, _, _):
         accept(stores, connection)
-        row = connection.execute("SELECT 1 AS one").fetchone()
-        assert row is not None
-        assert row.one == 1
+
+        assert connection.execute("SELECT 1 AS one").fetchone() == {"one": 1}
 
 
 @pytest.mark.parametrize("connection", ["postgresql://…", object(), 7])
@@ -209,10 +210,10 @@ def test_what_is_no_connection_is_refused(stores: PostgresStores, connection: ob
 def test_asynchronous_connections_are_refused_with_the_way_out(
     stores: PostgresStores, database_url: str
 ) -> None:
-    from sqlalchemy.ext.asyncio import AsyncSession
-
+    # SQLAlchemy's own needs greenlet, which is not there.
+    session = type("AsyncSession", (), {"__module__": "sqlalchemy.ext.asyncio.session"})()
     with pytest.raises(InvalidInputError, match="run_sync"):
-        accept(stores, AsyncSession())
+        accept(stores, session)
 
     async def on_psycopg() -> None:
         async with await psycopg.AsyncConnection.connect(database_url) as connection:

@@ -15,7 +15,7 @@ import pytest
 from turnchain.orchestrator_core.contracts import Claim, Owner, Refusal, Stage, Wake
 from turnchain.orchestrator_core.errors import LeaseLost, StoreUnavailableError, TurnConflictError
 from turnchain.stores.conformance.exam import EXPIRED, LEASE, NOW, Given, id_of, request_of
-from turnchain.stores.postgres import PostgresStores, connect
+from turnchain.stores.postgres import PostgresLedger, PostgresStores, connect
 
 
 def at_once(*calls: Callable[[], Any]) -> list[Any]:
@@ -97,24 +97,55 @@ def test_one_key_for_two_requests_at_once_is_a_conflict(stores: PostgresStores) 
     assert sum(isinstance(result, TurnConflictError) for result in results) == 7
 
 
-def test_a_takeover_under_way_refuses_the_stale_unit(
-    stores: PostgresStores, given: Given, direct: psycopg.Connection
+def _unit(ledger: PostgresLedger, claim: Claim) -> None:
+    with ledger.unit(claim, durable=True) as unit:
+        unit.hand_over(Stage.PERSIST)
+
+
+WRITES: dict[str, Callable[[PostgresLedger, Claim], object]] = {
+    "unit": _unit,
+    "begin step": lambda ledger, claim: ledger.begin_step(claim, "run", "key", "charge"),
+    "finish step": lambda ledger, claim: ledger.finish_step(claim, "run", "key", 1),
+}
+
+
+@pytest.mark.parametrize("write", WRITES)
+def test_a_takeover_under_way_refuses_the_stale_write(
+    stores: PostgresStores, given: Given, direct: psycopg.Connection, write: str
 ) -> None:
-    """The unit's guard waits for the takeover's commit, and then sees it."""
+    """The write's guard waits for the takeover's commit, and then sees it."""
     claim = given.claimed("t1", stage=Stage.DISPATCH)
     direct.execute("BEGIN")
     direct.execute("UPDATE turnchain_turns SET fence = fence + 1, lease_owner = NULL")
-
-    def write() -> None:
-        with stores.ledger.unit(claim, durable=True) as unit:
-            unit.hand_over(Stage.PERSIST)
 
     def commit() -> None:
         _wait_for_a_waiter(direct)
         direct.execute("COMMIT")
 
-    assert isinstance(at_once(write, commit)[0], LeaseLost)
+    result, _ = at_once(lambda: WRITES[write](stores.ledger, claim), commit)
+
+    assert isinstance(result, LeaseLost)
     assert given.turn("t1").stage is Stage.DISPATCH
+    assert direct.execute("SELECT FROM turnchain_steps").fetchall() == []
+
+
+def test_branches_write_their_intents_side_by_side(
+    stores: PostgresStores, given: Given, direct: psycopg.Connection
+) -> None:
+    """A branch that is just committing its intent does not hold up the others."""
+    claim = given.claimed("t1", stage=Stage.DISPATCH)
+    direct.execute("BEGIN")
+    direct.execute("SELECT FROM turnchain_turns FOR SHARE")
+
+    results = at_once(
+        *(
+            lambda n=n: stores.ledger.begin_step(claim, "run", f"branch {n}", "charge")
+            for n in range(4)
+        )
+    )
+    direct.execute("ROLLBACK")
+
+    assert [result.created for result in results] == [True] * 4
 
 
 def test_an_expiry_that_is_renewed_meanwhile_is_none(stores: PostgresStores, given: Given) -> None:

@@ -8,7 +8,9 @@ from collections.abc import Generator
 
 import psycopg
 import pytest
+from psycopg.sql import SQL, Identifier
 
+from turnchain.orchestrator_core.contracts import Stage, TurnWork
 from turnchain.orchestrator_core.errors import (
     SchemaMissingError,
     SettingsError,
@@ -68,7 +70,14 @@ def test_listening_needs_the_server_too() -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["postgresql//ann:s3cret@host/db", "s3cret", "postgresql://h:s3cret:x/db"]
+    "url",
+    [
+        "postgresql//ann:s3cret@host/db",
+        "s3cret",
+        "postgresql://ann:pass@s3cret@host/db",
+        "postgresql://ann:s3cret/word@host/db",
+        "postgresql://host:s3cret/db",
+    ],
 )
 def test_a_url_that_cannot_be_read_is_not_quoted(url: str) -> None:
     with pytest.raises(SettingsError) as caught:
@@ -135,10 +144,29 @@ def test_a_server_that_hung_up_meanwhile_costs_nothing(
     given.accepted("t2")
     _hang_up(direct)
 
-    given.passed(claim)
+    with stores.ledger.unit(claim, durable=False) as unit:
+        unit.hand_over(Stage.DRIFT, TurnWork())
     _hang_up(direct)
 
     assert given.accepted("t3").created
+
+
+@pytest.mark.long
+def test_a_server_that_is_back_is_found_at_once(
+    stores: PostgresStores, postgres_url: str, direct: psycopg.Connection
+) -> None:
+    """However long it was away: no connection attempt may still sit in its back-off."""
+    name = Identifier(direct.info.dbname)
+    with psycopg.connect(postgres_url, autocommit=True) as admin:
+        admin.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS false").format(name))
+        _hang_up(direct)
+        away_until = time.monotonic() + 25
+        while time.monotonic() < away_until:
+            with pytest.raises(StoreUnavailableError):
+                stores.ledger.get(id_of("t1"))
+        admin.execute(SQL("ALTER DATABASE {} ALLOW_CONNECTIONS true").format(name))
+
+    assert stores.ledger.get(id_of("t1")) is None
 
 
 def test_all_connections_busy_is_said(database_url: str) -> None:
