@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,13 +13,18 @@ from turnchain.orchestrator_core.contracts import (
     Message,
     Owner,
     Provider,
+    SettledTurn,
     TurnEvent,
     TurnId,
     TurnRecord,
     TurnRequest,
     TurnResult,
 )
-from turnchain.orchestrator_core.errors import InvalidInputError, TurnTimeout
+from turnchain.orchestrator_core.errors import (
+    InvalidInputError,
+    StoreUnavailableError,
+    TurnTimeout,
+)
 from turnchain.orchestrator_core.ports import (
     AfterCommit,
     CancelReceipt,
@@ -34,6 +40,8 @@ from turnchain.orchestrator_core.wire import is_turn_id
 
 _FIRST_LOOK = timedelta(milliseconds=20)
 _LONGEST_LOOK = timedelta(milliseconds=500)
+_LONGEST_WAIT = timedelta(days=365)
+"""Behind what the system's own timers can take."""
 
 
 class SessionClient:
@@ -116,15 +124,47 @@ class SessionClient:
         return self._accept(request, connection)
 
     async def aenqueue(
-        self, orchestrator_name: str, input: JSON = MISSING, **arguments: Any
+        self,
+        orchestrator_name: str,
+        input: JSON = MISSING,
+        *,
+        session_id: str,
+        history: Sequence[Message | Mapping[str, Any]] | Provider | None = None,
+        state: Mapping[str, Any] | None = None,
+        context: Mapping[str, Any] | Provider | None = None,
+        tenant: str | None = None,
+        user_id: str | None = None,
+        turn_id: str | None = None,
+        idempotency_key: str | None = None,
+        priority: int = 0,
+        force: bool = False,
+        expected_turn_index: int | None = None,
+        deadline: datetime | None = None,
+        connection: None = None,
     ) -> Turn:
-        """`enqueue` for async callers; the arguments are the same. `connection` is not taken."""
-        if arguments.get("connection") is not None:
+        """`enqueue` for async callers. No `connection` is taken: none that is asynchronous can be used."""
+        if connection is not None:
             raise InvalidInputError(
                 "connection is not taken by aenqueue: use enqueue with a sync connection, or enqueue after your commit",
                 {"field": "connection"},
             )
-        return await asyncio.to_thread(self.enqueue, orchestrator_name, input, **arguments)
+        return await asyncio.to_thread(
+            self.enqueue,
+            orchestrator_name,
+            input,
+            session_id=session_id,
+            history=history,
+            state=state,
+            context=context,
+            tenant=tenant,
+            user_id=user_id,
+            turn_id=turn_id,
+            idempotency_key=idempotency_key,
+            priority=priority,
+            force=force,
+            expected_turn_index=expected_turn_index,
+            deadline=deadline,
+        )
 
     def turn(self, turn_id: str, *, tenant: str | None = None, user_id: str | None = None) -> Turn:
         """A handle on a turn accepted earlier, by its id and whose it is; nothing is read yet."""
@@ -146,11 +186,16 @@ class SessionClient:
         """Admit what may run and wake workers for it. Safe to call at any time, any number of times."""
         self._publisher.publish(self._ledger.admit(self._max_in_flight))
 
+    def _wake(self) -> None:
+        """`publish` behind a commit, which it must not make look failed: the workers' sweep admits the turn as well."""
+        with suppress(StoreUnavailableError):
+            self.publish()
+
     def _accept(self, request: TurnRequest, connection: Any) -> Turn:
         acceptance = self._ledger.accept(
             request, request_hash=request_hash(request), known=self._known, connection=connection
         )
-        self._after_commit(connection, self.publish)
+        self._after_commit(connection, self._wake)
         return self._handle(acceptance.turn.turn_id, request.owner)
 
     def _handle(self, turn_id: TurnId, owner: Owner) -> Turn:
@@ -197,27 +242,17 @@ class Turn:
             InvalidInputError: there is no such turn.
         """
         self._require()
-        settled = self._waiter.wait(self.turn_id, _duration(timeout))
-        if settled is None:
-            raise _timed_out(self.turn_id, timeout, self.get())
+        settled = self._waiter.wait(self.turn_id, _duration(timeout)) or self._late(timeout)
         return result_of(settled)
 
-    async def aresult(
-        self,
-        timeout: float | timedelta | None = None,
-    ) -> TurnResult:
+    async def aresult(self, timeout: float | timedelta | None = None) -> TurnResult:
         """`result` for async callers; thousands may wait at once."""
         await asyncio.to_thread(self._require)
         settled = await self._waiter.await_(self.turn_id, _duration(timeout))
-        if settled is None:
-            raise _timed_out(self.turn_id, timeout, await self.aget())
-        return result_of(settled)
+        return result_of(settled or await asyncio.to_thread(self._late, timeout))
 
     def events(self, after: int = 0) -> Iterator[TurnEvent]:
-        """What happened to the turn, and what happens, up to its terminal event. `after` is the last `seq` seen.
-
-        Looks again soon after news, and less and less often without.
-        """
+        """What happened to the turn, and what happens, up to its terminal event. `after` is the last `seq` seen."""
         self._require()
         look = _FIRST_LOOK
         while True:
@@ -227,30 +262,61 @@ class Turn:
                 yield event
                 if event.is_terminal:
                     return
-            look = _FIRST_LOOK if events else min(look * 2, _LONGEST_LOOK)
-            settled = self._waiter.wait(self.turn_id, look)
-            if (
-                settled
-                and not events
-                and not self._ledger.events(self.turn_id, after=after, limit=1)
-            ):
+            look = _next_look(look, events)
+            if self._waiter.wait(self.turn_id, look) and self._is_over(events, after):
                 return
 
     async def aevents(self, after: int = 0) -> AsyncIterator[TurnEvent]:
-        """`events` for async callers."""
-        events = self.events(after)
-        while (event := await asyncio.to_thread(next, events, None)) is not None:
-            yield event
+        """`events` for async callers; thousands may read at once."""
+        await asyncio.to_thread(self._require)
+        look = _FIRST_LOOK
+        while True:
+            # Each question takes a thread for as long as it is answered, and waiting takes none: the loop has few.
+            events = await asyncio.to_thread(self._ledger.events, self.turn_id, after=after)
+            for event in events:
+                after = event.seq
+                yield event
+                if event.is_terminal:
+                    return
+            look = _next_look(look, events)
+            settled = await self._waiter.await_(self.turn_id, look)
+            if settled and await asyncio.to_thread(self._is_over, events, after):
+                return
 
     def cancel(self) -> CancelReceipt:
         """Ask for the turn to end; see `CancelReceipt` for what may come of it. Cancelling twice is safe."""
         receipt = self._ledger.request_cancel(self.turn_id, self._owner)
-        self._publish()
+        with suppress(
+            StoreUnavailableError
+        ):  # the receipt counts; the sweep admits what the turn held up
+            self._publish()
         return receipt
 
     async def acancel(self) -> CancelReceipt:
         """`cancel` for async callers."""
         return await asyncio.to_thread(self.cancel)
+
+    def _is_over(self, events: Sequence[TurnEvent], after: int) -> bool:
+        """Whether a settled turn has no event behind those just read, which went up to `after`."""
+        return not events and not self._ledger.events(self.turn_id, after=after, limit=1)
+
+    def _late(self, timeout: object) -> SettledTurn:
+        """The turn that has settled at the last moment.
+
+        Raises:
+            TurnTimeout: it has not; says where it stands.
+        """
+        try:
+            if settled := self._ledger.settled([self.turn_id]):
+                return settled[0]
+            record = self.get()
+        except StoreUnavailableError as error:
+            raise TurnTimeout(
+                f"turn {self.turn_id} was not known to have settled within {timeout}, and the ledger does not answer: "
+                f"ask again later ({error})",
+                {"turn_id": self.turn_id, "status": None},
+            ) from error
+        raise _timed_out(self.turn_id, timeout, record)
 
     def _require(self) -> None:
         if self.get() is None:
@@ -261,10 +327,22 @@ class Turn:
             )
 
 
+def _next_look(look: timedelta, events: Sequence[TurnEvent]) -> timedelta:
+    """When to ask for events again: soon after news, and less and less often without."""
+    return _FIRST_LOOK if events else min(look * 2, _LONGEST_LOOK)
+
+
 def _duration(timeout: float | timedelta | None) -> timedelta | None:
-    return (
-        timeout if timeout is None or isinstance(timeout, timedelta) else timedelta(seconds=timeout)
-    )
+    if timeout is None:
+        return None
+    try:
+        given = timeout if isinstance(timeout, timedelta) else timedelta(seconds=timeout)
+    except (TypeError, ValueError, OverflowError):
+        raise InvalidInputError(
+            f"timeout = {timeout!r} is not usable: give seconds or a timedelta, or None to wait without end",
+            {"field": "timeout", "value": repr(timeout)},
+        ) from None
+    return min(max(given, timedelta(0)), _LONGEST_WAIT)
 
 
 def _timed_out(turn_id: TurnId, timeout: object, record: TurnRecord | None) -> TurnTimeout:

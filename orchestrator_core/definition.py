@@ -26,6 +26,8 @@ from turnchain.orchestrator_core.errors import (
 Slicer = Callable[[Sequence[Message]], Sequence[Message]]
 
 DEFAULT_MAX_ITERATIONS = 10
+NAME_LIMIT = 200
+"""Characters of a name or id."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +51,10 @@ class Intent:
         if self.agent is not None and not isinstance(self.agent, Agent):
             raise SupervisorFailedError(
                 f"agent = {self.agent!r} has no name and execute(): pass an agent"
+            )
+        if self.next is not None and not callable(self.next):
+            raise SupervisorFailedError(
+                f"next = {self.next!r} cannot be called: pass a function, such as lambda ctx: END"
             )
 
 
@@ -100,10 +106,10 @@ class Orchestrator:
 
     def __post_init__(self) -> None:
         _require(
-            isinstance(self.name, str) and self.name != "",
+            isinstance(self.name, str) and self.name.strip() != "" and len(self.name) <= NAME_LIMIT,
             "name",
             self.name,
-            "a text that is not empty",
+            f"a text of 1 to {NAME_LIMIT} characters",
         )
         _require(
             isinstance(self.intents, Mapping) and bool(self.intents),
@@ -127,11 +133,18 @@ class Orchestrator:
                 ) from error
         _require(callable(self.route), "route", self.route, "a function of RouteContext")
         _require(
+            self.version is None or isinstance(self.version, str),
+            "version",
+            self.version,
+            "a text or None",
+        )
+        _require(
             self.evaluate is None or callable(self.evaluate),
             "evaluate",
             self.evaluate,
             "a function or None",
         )
+        _require(isinstance(self.iterate, bool), "iterate", self.iterate, "True or False")
         _require(
             self.max_iterations is None
             or (_is_int(self.max_iterations) and self.max_iterations >= 1),
@@ -144,6 +157,10 @@ class Orchestrator:
             "initial_agent",
             self.initial_agent,
             f"one of {sorted(self.intents)}",
+        )
+        window = self.history_window
+        _require(
+            isinstance(window, HistoryWindow), "history_window", window, "a HistoryWindow(...)"
         )
         for role in ("router", "agents"):
             window = getattr(self.history_window, role)
@@ -167,6 +184,9 @@ class Orchestrator:
             on_drift,
             "'error', 'accept' or a function",
         )
+        _require(
+            isinstance(self.providers, Mapping), "providers", self.providers, "functions by name"
+        )
         for name, provider in self.providers.items():
             _require(
                 callable(provider),
@@ -174,6 +194,7 @@ class Orchestrator:
                 provider,
                 "a function of ProviderContext",
             )
+        _require(isinstance(self.state, Mapping), "state", self.state, "a JSON object")
         try:
             checked_json("state", dict(self.state))
         except InvalidInputError as error:

@@ -13,6 +13,8 @@ from turnchain.orchestrator_core.contracts import (
     Owner,
     Provider,
     SessionKey,
+    Stage,
+    TurnId,
     TurnRequest,
     TurnResult,
     Wake,
@@ -23,11 +25,15 @@ from turnchain.orchestrator_core.errors import (
     DeadlinePassed,
     LeaseLost,
     SessionOwnerError,
+    StoreLost,
+    StoreUnavailableError,
+    TurnchainError,
 )
 from turnchain.orchestrator_core.ports import Clock, Ledger, Publisher, Watch
 from turnchain.orchestrator_core.requests import MISSING, build_request, request_hash
 from turnchain.orchestrator_core.results import result_of
 from turnchain.orchestrator_core.runner import run_stage
+from turnchain.orchestrator_core.stages.drift import drift_error
 
 ENGINE_LEASE = timedelta(minutes=15)
 """How long a dead engine's turn is taken for alive: as long as `dispatch` may run, since nothing
@@ -100,9 +106,11 @@ class Engine:
 
         Raises:
             SessionOwnerError: the session is another owner's.
+            OrchestratorDriftError: another definition began it; what it left stays for that one, or for `force`.
         """
-        self._env.registry.get(orchestrator_name)
+        definition = self._env.registry.get(orchestrator_name)
         session = SessionKey(orchestrator_name=orchestrator_name, session_id=session_id)
+        self._env.ledger.take_over_expired(self._env.policy.max_attempts, only_engines=True)
         left = self._env.ledger.interrupted(session)
         if left is None:
             return None
@@ -110,19 +118,27 @@ class Engine:
             raise SessionOwnerError(
                 f"session {session_id!r} belongs to another owner: pass the owner it was begun with"
             )
-        changes = {
-            "turn_id": self._env.new_id(),
-            "force": force or left.force,
-            "expected_turn_index": None,
-        }
+        force = force or left.force
+        if not force and definition.on_drift == "error":
+            self._refuse_drift(left)
+        changes = {"turn_id": self._env.new_id(), "force": force, "expected_turn_index": None}
         return self._run(left.model_copy(update=changes))
+
+    def _refuse_drift(self, left: TurnRequest) -> None:
+        """Before the turn is accepted, since one that ends by drift takes the run that it was to go on with along."""
+        current = self._env.registry.signatures[left.session.orchestrator_name]
+        head = self._env.checkpoints.load(left.session)
+        run = self._env.snapshots.load(left.run_id or left.turn_id)
+        for saved in (head, run):
+            if saved and saved.signature != current:
+                raise drift_error(left.session, saved.signature, current)
 
     def _run(self, request: TurnRequest) -> TurnResult:
         ledger = self._env.ledger
         ledger.accept(request, request_hash=request_hash(request), known=self._env.registry.names)
         wake = self._admitted(request)
         while wake is not None:
-            wake = self._step(wake)
+            wake = self._step(wake) or self._standing(request.turn_id)
         return result_of(ledger.settled([request.turn_id])[0])
 
     def _admitted(self, request: TurnRequest) -> Wake | None:
@@ -130,6 +146,10 @@ class Engine:
         ledger = self._env.ledger
         with ledger.listen() as listener:
             while (wake := ledger.admit_turn(request.turn_id)) is None:
+                # There may be nobody who sweeps: a dead engine's turn, or this one's deadline, must end all the same.
+                ledger.take_over_expired(self._env.policy.max_attempts, only_engines=True)
+                if request.deadline:
+                    ledger.expire_deadlines()
                 if ledger.settled([request.turn_id]):
                     return None
                 listener.wait(_LOOK)
@@ -138,15 +158,31 @@ class Engine:
     def _step(self, wake: Wake) -> Wake | None:
         try:
             passage = run_stage(wake, self._env)
-        except BaseException:
+        except BaseException as error:
             process_id = self._env.leases.process_id
             self._env.ledger.take_over(
                 wake, process_id=process_id, max_attempts=self._env.policy.max_attempts
             )
+            if wake.stage is Stage.COMPACT and isinstance(error, TurnchainError):
+                return None  # the answer is out since `persist`: what failed is upkeep [O 2.10]
             raise
-        if self._publisher and passage.others:
-            self._publisher.publish(passage.others)
+        others = [other for other in passage.others if other.turn_id != wake.turn_id]
+        if self._publisher and others:
+            self._publisher.publish(others)
         return passage.following
+
+    def _standing(self, turn_id: TurnId) -> Wake | None:
+        """Where a turn stands that no stage of ours handed on: parked, or with a faster worker. None: at its end.
+
+        A parked turn's wake is refused until its wait is over, so asking again and again is all that it takes.
+        """
+        ledger = self._env.ledger
+        if ledger.settled([turn_id]):
+            return None
+        with ledger.listen() as listener:
+            listener.wait(_LOOK)
+        turn = ledger.get(turn_id)
+        return Wake(turn_id=turn_id, stage=turn.stage, fence=turn.fence) if turn else None
 
 
 class InPlaceLeases:
@@ -184,7 +220,11 @@ class _InPlaceWatch:
         self._asked = clock.elapsed()
 
     def check(self) -> None:
-        renewal = self._ledger.renew([self._claim], ENGINE_LEASE)[0]
+        try:
+            renewal = self._ledger.renew([self._claim], ENGINE_LEASE)[0]
+        except StoreUnavailableError as error:
+            # Asked before a call of user code, it would be taken for the call's own.
+            raise StoreLost(error) from error
         self._asked = self._clock.elapsed()
         if not renewal.renewed:
             raise LeaseLost

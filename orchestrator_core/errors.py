@@ -28,7 +28,8 @@
     ├── LeaseLost       the right to run this stage has gone to somebody else
     ├── CancelRequested somebody cancelled the turn
     ├── DeadlinePassed  the turn's deadline passed
-    └── HandBackAsked   this process is going away
+    ├── HandBackAsked   this process is going away
+    └── StoreLost       a store did not answer inside a call of user code
 
 Codes are the stable contract, class names are not [O 11.4]. An `Interruption` is control flow, not a failure: it
 derives from `BaseException` so that an intent's `except Exception` cannot swallow it.
@@ -37,6 +38,7 @@ derives from `BaseException` so that an intent's `except Exception` cannot swall
 from __future__ import annotations
 
 import re
+from math import isfinite
 from typing import Any, ClassVar, cast
 
 JSONObject = dict[str, Any]
@@ -217,12 +219,21 @@ class HandBackAsked(Interruption):
     """This process is going away; give the turn to another one at this boundary."""
 
 
+class StoreLost(Interruption):
+    """A store did not answer while user code ran. The stage fails with `error`; it is not the user code's own error."""
+
+    def __init__(self, error: TurnchainError) -> None:
+        super().__init__(error)
+        self.error = error
+
+
 _SECRET_KEY = re.compile(
     r"authorization|api[-_]?key|cookie|password|passwd|secret|token|session[-_]?key", re.I
 )
 _SECRET_TEXT = re.compile(
     r"(?i)(bearer\s+)[\w.~+/=-]+|\b(sk|pk|ghp|xox[abp])[-_][\w-]{12,}|(://[^/\s:@]+:)[^@\s]+(?=@)"
 )
+_NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _MAX_CAUSES = 5
 
 
@@ -252,14 +263,27 @@ def to_record(error: BaseException, depth: int = 0) -> JSONObject:
         "type": type(error).__name__,
         "code": own.code if own else SupervisorFailedError.code,
         "category": own.category if own else "unknown",
-        "message": scrub(str(error)),
+        "message": _storable(scrub(str(error))),
     }
     if own and own.context:
-        record["context"] = scrub(own.context)
+        record["context"] = _storable(scrub(own.context))
     cause = error.__cause__
     if cause is not None and depth < _MAX_CAUSES:
         record["cause"] = to_record(cause, depth + 1)
     return record
+
+
+def _storable(value: Any) -> Any:
+    """The nearest JSON that every store takes: what went wrong must never be what keeps its turn from settling."""
+    if isinstance(value, dict):
+        items = cast("dict[Any, Any]", value).items()
+        return {_storable(str(key)): _storable(item) for key, item in items}
+    if isinstance(value, list | tuple):
+        return [_storable(item) for item in cast("list[Any]", value)]
+    if value is None or isinstance(value, int) or (isinstance(value, float) and isfinite(value)):
+        return value
+    text = value if isinstance(value, str) else repr(value)[:200]
+    return _NOT_STORABLE.sub("\ufffd", text)
 
 
 def from_record(record: JSONObject) -> TurnchainError:
@@ -276,4 +300,6 @@ def from_record(record: JSONObject) -> TurnchainError:
 
 
 def _tree(kind: type[TurnchainError]) -> list[type[TurnchainError]]:
-    return [kind, *(below for child in kind.__subclasses__() for below in _tree(child))]
+    """The classes of this module: those that an author derives have constructors of their own."""
+    own = [child for child in kind.__subclasses__() if child.__module__ == __name__]
+    return [kind, *(below for child in own for below in _tree(child))]

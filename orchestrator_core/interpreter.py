@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any, TypeVar, assert_never
+from typing import Any, TypeVar, assert_never, cast
 
 from turnchain.orchestrator_core.callbacks import (
     Agent,
@@ -15,8 +15,10 @@ from turnchain.orchestrator_core.callbacks import (
     RouteContext,
 )
 from turnchain.orchestrator_core.contracts import (
+    JSONObject,
     Message,
     SupervisorRun,
+    Usage,
     Verdict,
     WindowedHistory,
     checked_json,
@@ -27,6 +29,7 @@ from turnchain.orchestrator_core.errors import (
     InvalidInputError,
     SchemaValidationError,
     SupervisorFailedError,
+    SupervisorRoutingError,
     TurnchainError,
     to_record,
 )
@@ -62,9 +65,12 @@ class Interpreter:
         self._definition = turn.definition
         self._context = context
         self._windows = turn.work.windows or WindowedHistory()
+        self._resumed_at: int | None = None
 
     def perform(self, action: Action, run: SupervisorRun) -> ActionResult:
         """Do what the machine asks for."""
+        if self._resumed_at is None:
+            self._resumed_at = run.iteration
         match action:
             case CallRoute():
                 context = self._see(
@@ -73,6 +79,8 @@ class Interpreter:
                 return self._guarded(
                     "route", lambda: Routed(self._call(self._definition.route, context))
                 )
+            case CallIntent(intent=key) if key not in self._definition.intents:
+                return Raised(to_record(self._lost(key)))
             case CallIntent(intent=key):
                 return self._dispatch(key, run)
             case CallEvaluate():
@@ -90,6 +98,15 @@ class Interpreter:
     def _following(self, key: str, context: IntentContext) -> Any:
         ask = self._definition.intent(key).next
         return ask(context) if ask else None
+
+    def _lost(self, key: str) -> SupervisorRoutingError:
+        """A run goes on with what another definition decided before it was cut; `force` lets that come here."""
+        known = sorted(self._definition.intents)
+        return SupervisorRoutingError(
+            f"the saved run goes on with intent {key!r}, which this definition has no more; it has {known}: deploy "
+            "the former definition until the turn is done, or enqueue it again",
+            {"returned": repr(key), "available_keys": known},
+        )
 
     def _dispatch(self, key: str, run: SupervisorRun) -> IntentReturned:
         intent = self._definition.intent(key)
@@ -118,7 +135,8 @@ class Interpreter:
 
     def _run(self, fn: Any, context: IntentContext) -> IntentReturned:
         output = _as_json(f"output of intent {context.intent!r}", self._call(fn, context))
-        return IntentReturned(output=output, merges=output if isinstance(output, dict) else None)
+        merges = cast("JSONObject", output) if isinstance(output, dict) else None
+        return IntentReturned(output=output, merges=merges)
 
     def _ask(self, agent: Agent, context: IntentContext) -> IntentReturned:
         text = context.input if isinstance(context.input, str) else to_json(context.input)
@@ -137,7 +155,7 @@ class Interpreter:
         return IntentReturned(
             output=output,
             error=to_record(result.error) if result.error else None,
-            usage=result.usage,
+            usage=Usage.model_validate(result.usage),
         )
 
     def _evaluated(self, run: SupervisorRun) -> Verdict | None:
@@ -162,7 +180,8 @@ class Interpreter:
             iteration=iteration,
             intent=key,
         )
-        attempt = claim.turn.attempts
+        # Takeovers in a row: of those before this claim, an iteration settled under it knows nothing.
+        attempt = claim.turn.attempts if run.iteration == self._resumed_at else 0
         return self._see(
             IntentContext, run, self._windows.agents, intent=key, attempt=attempt, journal=journal
         )

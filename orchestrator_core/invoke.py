@@ -5,18 +5,25 @@ from __future__ import annotations
 import asyncio
 import inspect
 import threading
-from collections.abc import Awaitable, Callable, Coroutine
-from concurrent.futures import Future
+from collections.abc import Awaitable, Callable
+from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
-from typing import Any, TypeVar, cast
+from contextlib import suppress
+from typing import TypeVar, cast
 
-from turnchain.orchestrator_core.errors import Interruption
+from turnchain.orchestrator_core.errors import (
+    HandBackAsked,
+    Interruption,
+    OrchestratorFailedError,
+)
 from turnchain.orchestrator_core.ports import Watch
 
 T = TypeVar("T")
 
 _LOOK_SECONDS = 0.1
 """How often a call in flight asks whether it must stop; a stop costs at most this much more."""
+_CLEAN_UP_SECONDS = 1.0
+"""How long a call that was cancelled is waited for."""
 
 
 class Invoker:
@@ -34,28 +41,46 @@ class Invoker:
         """Call `fn` and wait for its value.
 
         Raises:
+            OrchestratorFailedError: an async call was asked for on the event loop itself.
             Interruption: what `watch.check_call()` said meanwhile. An async call is cancelled first; a sync call
                 cannot be, and is asked for again only when it returns.
+            HandBackAsked: `close` cancelled the call.
             BaseException: whatever `fn` raised.
         """
         watch.check_call()
         value = fn(*args)
         if inspect.isawaitable(value):
-            return self._wait(_as_coroutine(cast("Awaitable[T]", value)), watch)
+            return self._wait(cast("Awaitable[T]", value), watch)
         return cast("T", value)
 
     def close(self) -> None:
-        """Stop the event loop. Calling it twice is safe."""
+        """Cancel what still runs, give it a second to clean up, and stop the event loop. Calling it twice is safe."""
         with self._lock:
             loop, self._loop = self._loop, None
         if loop:
+            ended = asyncio.run_coroutine_threadsafe(_end_all(), loop)
+            with suppress(NotYet):
+                ended.result(_CLEAN_UP_SECONDS)
             loop.call_soon_threadsafe(loop.stop)
 
-    def _wait(self, coroutine: Coroutine[Any, Any, T], watch: Watch) -> T:
-        future: Future[T] = asyncio.run_coroutine_threadsafe(coroutine, self._running_loop())
+    def _wait(self, value: Awaitable[T], watch: Watch) -> T:
+        loop = self._running_loop()
+        if _is_running_here(loop):
+            if inspect.iscoroutine(value):
+                value.close()
+            raise OrchestratorFailedError(
+                "an async call ran another one in place, on the loop that both need, and would wait for itself for "
+                "ever: await it, or use asyncio.to_thread(engine.execute, ...)"
+            )
+        ended = threading.Event()
+        future: Future[T] = asyncio.run_coroutine_threadsafe(_as_coroutine(value, ended), loop)
         while True:
             try:
                 return future.result(_LOOK_SECONDS)
+            except CancelledError:
+                if self._loop is loop:
+                    raise  # by itself
+                raise HandBackAsked from None  # by `close`: the call is to be made again elsewhere
             except NotYet:
                 if future.done():  # the user's own TimeoutError
                     return future.result()
@@ -63,6 +88,8 @@ class Invoker:
                     watch.check_call()
                 except Interruption:
                     future.cancel()
+                    # Until it has ended it may still act, beside whoever runs the stage next. [O 15.4 G37]
+                    ended.wait(_CLEAN_UP_SECONDS)
                     raise
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
@@ -77,9 +104,33 @@ class Invoker:
     @staticmethod
     def _serve(loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while True:
+            try:
+                loop.run_forever()
+                break
+            except (SystemExit, KeyboardInterrupt):
+                # asyncio raises these once more, out of the loop, after it gave them to the call that raised them:
+                # the caller hears of it, and the loop has other calls to serve.
+                continue
         loop.close()
 
 
-async def _as_coroutine(value: Awaitable[T]) -> T:
-    return await value
+async def _end_all() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def _is_running_here(loop: asyncio.AbstractEventLoop) -> bool:
+    try:
+        return asyncio.get_running_loop() is loop
+    except RuntimeError:
+        return False
+
+
+async def _as_coroutine(value: Awaitable[T], ended: threading.Event) -> T:
+    try:
+        return await value
+    finally:
+        ended.set()

@@ -88,7 +88,7 @@ def _at(path: str) -> list[Orchestrator]:
     module_name, _, attribute = path.partition(":")
     try:
         module = import_module(module_name)
-    except ImportError as error:
+    except (ImportError, TypeError, ValueError) as error:  # the latter two: no name, a relative one
         raise SettingsError(
             f"TURNCHAIN_ORCHESTRATORS names {path!r}, and importing {module_name!r} failed with {error}: give "
             "package.module:attribute and put the package on the workers' path"

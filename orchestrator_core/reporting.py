@@ -48,7 +48,7 @@ def report_of(turn: TurnContext, run: SupervisorRun, outcome: Outcome) -> JSONOb
         turn_index=turn.work.turn_index,
         signature=turn.signature,
         iterations=len(run.iterations),
-        terminated_by=run.terminated_by,
+        terminated_by=_terminated_by(run, outcome),
         attempts=turn.claim.turn.takeovers,
     )
     return report.model_dump(mode="json")
@@ -82,3 +82,10 @@ def _branches(turn: TurnContext, run: SupervisorRun, one: IterationSnapshot) -> 
 
 def _supervisor_status(outcome: Outcome) -> str:
     return "completed" if outcome.status is TurnStatus.AWAITING_INPUT else outcome.status.value
+
+
+def _terminated_by(run: SupervisorRun, outcome: Outcome) -> str | None:
+    """A run that was stopped from outside does not know it; its outcome does. [O 3.3.4, O 3.9.4]"""
+    if outcome.status is TurnStatus.CANCELLED:
+        return "cancelled"
+    return run.terminated_by or ("error" if outcome.error else None)

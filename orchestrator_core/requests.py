@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, cast
 
 from turnchain.orchestrator_core.contracts import (
@@ -17,15 +18,13 @@ from turnchain.orchestrator_core.contracts import (
     TurnId,
     TurnRequest,
     checked_json,
-    to_json,
 )
+from turnchain.orchestrator_core.definition import NAME_LIMIT
 from turnchain.orchestrator_core.errors import InvalidInputError
 from turnchain.orchestrator_core.messages import messages_from
 
 MISSING: Any = object()
 """Stands for an argument that was not given, where None is a value or a mistake."""
-
-NAME_LIMIT = 200
 
 
 def build_request(
@@ -62,7 +61,9 @@ def build_request(
             "worker fetch them; Turnchain keeps the session's state, not its messages",
             {"field": "history"},
         )
-    if not isinstance(history, Provider):
+    if isinstance(history, Provider):
+        history = _provider("history", history, limit)
+    else:
         history = messages_from(checked_json("history", _plain(history), limit))
     return TurnRequest(
         turn_id=turn_id,
@@ -76,9 +77,9 @@ def build_request(
         input=checked_json("input", input, limit),
         state=_object("state", {} if state is None else state, limit),
         history=history,
-        context=_provider(context, limit)
+        context=_provider("context", context, limit)
         if isinstance(context, Provider)
-        else _object("context", context or {}, limit),
+        else _literal_context({} if context is None else context, limit),
         force=bool(force),
         priority=_int("priority", priority, -32768, 32767),
         expected_turn_index=None
@@ -91,9 +92,12 @@ def build_request(
 
 
 def request_hash(request: TurnRequest) -> str:
-    """SHA-256 over all that was asked, the turn's id left out: equal for a repetition of the same call."""
+    """SHA-256 over all that was asked, the turn's id left out: equal for a repetition of the same call.
+
+    The order of an object's keys is no part of what was asked.
+    """
     asked = request.model_dump(mode="json", exclude={"turn_id"})
-    return hashlib.sha256(to_json(asked).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
 
 
 def _plain(history: Any) -> Any:
@@ -114,11 +118,23 @@ def _object(field: str, value: Any, limit: int) -> dict[str, Any]:
     return checked_json(field, value, limit)
 
 
-def _provider(provider: Provider, limit: int) -> Provider:
+def _provider(field: str, provider: Provider, limit: int) -> Provider:
     return Provider(
-        name=_name("context", provider.name),
-        arguments=_object("context.arguments", provider.arguments, limit),
+        name=_name(field, provider.name),
+        arguments=_object(f"{field}.arguments", provider.arguments, limit),
     )
+
+
+def _literal_context(value: Any, limit: int) -> dict[str, Any]:
+    """A context that came as it is must not be stored as what the worker would take for a provider to call."""
+    literal = _object("context", value, limit)
+    reserved = Provider.model_fields["kind"].default
+    if literal.get("kind") == reserved:
+        raise InvalidInputError(
+            f"context.kind = {reserved!r} is reserved: rename the key, or pass Provider(name)",
+            {"field": "context.kind", "value": reserved},
+        )
+    return literal
 
 
 def _name(field: str, value: Any) -> str:
@@ -153,4 +169,5 @@ def _aware(value: Any) -> datetime | None:
             f"deadline = {value!r} is not usable: give an aware datetime, such as datetime.now(UTC) + timedelta(...)",
             {"field": "deadline"},
         )
-    return value
+    # In one zone, since a repetition of the call may come from a host in another one, and must have the same hash.
+    return None if value is None else value.astimezone(UTC)

@@ -12,6 +12,7 @@ from turnchain.orchestrator_core.errors import (
     HandBackAsked,
     LeaseLost,
     SessionOwnerError,
+    StoreLost,
     TurnConflictError,
     to_record,
 )
@@ -54,18 +55,16 @@ def run_stage(wake: Wake, env: Environment) -> Passage:
     except HandBackAsked:
         handed_back = env.ledger.hand_back(claim)
         return Passage(others=(handed_back,) if handed_back else ())
+    except StoreLost as lost:
+        raise lost.error from lost.error.__cause__
     finally:
         env.leases.end(claim)
 
 
 def _run_claimed(claim: Claim, watch: Watch, env: Environment) -> Passage:
-    stage = claim.turn.stage
     definition = env.registry.find(claim.turn.session.orchestrator_name)
     if definition is None:
-        env.ledger.park(
-            claim, reason="no-worker", wait=env.policy.no_worker_wait, stage=stage, work=claim.work
-        )
-        return Passage(others=tuple(env.ledger.admit(env.policy.max_in_flight)))
+        return _not_served(claim, env)
     signature = env.registry.signatures[definition.name]
     turn = TurnContext(
         claim=claim, definition=definition, signature=signature, watch=watch, work=claim.work
@@ -83,6 +82,21 @@ def _run_claimed(claim: Claim, watch: Watch, env: Environment) -> Passage:
         refused = Outcome(status=TurnStatus.FAILED, error=to_record(error))
         target = _committed(replace(turn, events=()).decided(refused), env)
     return _passage(claim, target, env)
+
+
+def _not_served(claim: Claim, env: Environment) -> Passage:
+    """Park a turn whose orchestrator this process does not have, unless somebody asked for its end: that takes none."""
+    turn = claim.turn
+    if turn.cancel_requested_at is not None and not turn.status.is_final:
+        outcome = cancelled()
+        with env.ledger.unit(claim, durable=True) as unit:
+            env.snapshots.delete(turn.run_id, unit)
+            unit.settle(outcome)
+            unit.hand_over(Stage.DONE, claim.work.model_copy(update={"outcome": outcome}))
+    else:
+        wait = env.policy.no_worker_wait
+        env.ledger.park(claim, reason="no-worker", wait=wait, stage=turn.stage, work=claim.work)
+    return Passage(others=tuple(env.ledger.admit(env.policy.max_in_flight)))
 
 
 def _committed(turn: TurnContext, env: Environment) -> Stage:

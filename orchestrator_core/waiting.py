@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import timedelta
+from queue import Empty, SimpleQueue
 
 from turnchain.orchestrator_core.contracts import SettledTurn, TurnId
 from turnchain.orchestrator_core.errors import StoreUnavailableError
@@ -15,7 +16,9 @@ from turnchain.orchestrator_core.ports import Clock, Ledger
 _ASK = timedelta(milliseconds=500)
 """A notification can be lost with its connection, so whoever waits also asks this often, for all turns in one query."""
 
-Heard = Callable[[SettledTurn], None]
+Answer = SettledTurn | Exception
+"""What a waiter is told: how its turn ended, or why nobody can tell."""
+Hear = Callable[[Answer], None]
 
 
 class Waiter:
@@ -25,62 +28,62 @@ class Waiter:
         self._ledger = ledger
         self._clock = clock
         self._lock = threading.Lock()
-        self._waiting: defaultdict[TurnId, list[Heard]] = defaultdict(list)
+        self._waiting: dict[TurnId, list[Hear]] = {}
         self._thread: threading.Thread | None = None
 
     def wait(self, turn_id: TurnId, timeout: timedelta | None) -> SettledTurn | None:
-        """The turn once it is settled; None after `timeout`."""
-        settled: list[SettledTurn] = []
-        heard = threading.Event()
-
-        def hear(turn: SettledTurn) -> None:
-            settled.append(turn)
-            heard.set()
-
-        self._add(turn_id, hear)
+        """The turn once it is settled; None after `timeout`, which may be no time at all."""
+        heard: SimpleQueue[Answer] = SimpleQueue()
+        seconds = None if timeout is None else timeout.total_seconds()
+        self._add(turn_id, heard.put)
         try:
-            heard.wait(None if timeout is None else timeout.total_seconds())
+            if settled := self._ledger.settled([turn_id]):
+                return settled[0]
+            return _settled(heard.get(timeout=seconds))
+        except Empty:
+            return None
         finally:
-            self._remove(turn_id, hear)
-        return settled[0] if settled else None
+            self._remove(turn_id, heard.put)
 
     async def await_(self, turn_id: TurnId, timeout: timedelta | None) -> SettledTurn | None:
         """`wait` without holding a thread of the caller's loop."""
         loop = asyncio.get_running_loop()
-        future: asyncio.Future[SettledTurn] = loop.create_future()
+        future: asyncio.Future[Answer] = loop.create_future()
+        seconds = None if timeout is None else timeout.total_seconds()
 
-        def settle(turn: SettledTurn) -> None:
+        def settle(answer: Answer) -> None:
             if not future.done():
-                future.set_result(turn)
+                future.set_result(answer)
 
-        def hear(turn: SettledTurn) -> None:
-            loop.call_soon_threadsafe(settle, turn)
+        def hear(answer: Answer) -> None:
+            with suppress(RuntimeError):  # the loop has been closed; nobody waits there any more
+                loop.call_soon_threadsafe(settle, answer)
 
         self._add(turn_id, hear)
         try:
-            return await asyncio.wait_for(
-                future, None if timeout is None else timeout.total_seconds()
-            )
+            if settled := await asyncio.to_thread(self._ledger.settled, [turn_id]):
+                return settled[0]
+            return _settled(await asyncio.wait_for(future, seconds))
         except TimeoutError:
             return None
         finally:
             self._remove(turn_id, hear)
 
-    def _add(self, turn_id: TurnId, hear: Heard) -> None:
+    def _add(self, turn_id: TurnId, hear: Hear) -> None:
+        """From now on `hear` is told. Whoever adds also asks once himself: a thread that listens may ask much later."""
         with self._lock:
-            self._waiting[turn_id].append(hear)
+            self._waiting.setdefault(turn_id, []).append(hear)
             if self._thread is None:
                 self._thread = threading.Thread(
                     target=self._serve, name="turnchain-waiter", daemon=True
                 )
                 self._thread.start()
 
-    def _remove(self, turn_id: TurnId, hear: Heard) -> None:
+    def _remove(self, turn_id: TurnId, hear: Hear) -> None:
         with self._lock:
-            if hear in self._waiting[turn_id]:
-                self._waiting[turn_id].remove(hear)
-            if not self._waiting[turn_id]:
-                del self._waiting[turn_id]
+            waiting = [each for each in self._waiting.pop(turn_id, ()) if each != hear]
+            if waiting:
+                self._waiting[turn_id] = waiting
 
     def _serve(self) -> None:
         """Listen first, ask then, so that what settles in between is heard; end once nobody waits."""
@@ -93,6 +96,9 @@ class Waiter:
             except StoreUnavailableError:
                 # Callers keep their own deadlines; the store may be back before they pass.
                 threading.Event().wait(_ASK.total_seconds())
+            except Exception as error:
+                # A thread's edge: ending here would leave those who wait, and all who ever will, without an answer.
+                self._tell(self._everybody(), error)
 
     def _someone_waits(self) -> bool:
         with self._lock:
@@ -106,5 +112,21 @@ class Waiter:
         for turn in self._ledger.settled(asked):
             with self._lock:
                 waiting = list(self._waiting.get(turn.turn.turn_id, ()))
-            for hear in waiting:
-                hear(turn)
+            self._tell(waiting, turn)
+
+    def _everybody(self) -> list[Hear]:
+        """All who wait now, and do so no longer."""
+        with self._lock:
+            waiting, self._waiting = self._waiting, {}
+        return [hear for each in waiting.values() for hear in each]
+
+    @staticmethod
+    def _tell(waiting: Iterable[Hear], answer: Answer) -> None:
+        for hear in waiting:
+            hear(answer)
+
+
+def _settled(answer: Answer) -> SettledTurn:
+    if isinstance(answer, Exception):
+        raise answer
+    return answer

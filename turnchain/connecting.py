@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import socket
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from turnchain.orchestrator_core.client import SessionClient
@@ -16,6 +17,7 @@ from turnchain.orchestrator_core.invoke import Invoker
 from turnchain.orchestrator_core.registry import Registry
 from turnchain.orchestrator_core.wire import TURNS_QUEUE
 from turnchain.workers.clock import SystemClock, new_turn_id
+from turnchain.workers.settings import BROKER_SCHEMES, without_secrets
 
 if TYPE_CHECKING:
     from celery import Celery
@@ -38,12 +40,15 @@ def connect(
     workers' TURNCHAIN_KEY_PREFIX (for a broker given as URL) and the queue of their `load` stage.
 
     Raises:
-        SettingsError: a URL of another kind, or the `postgres` extra is not installed.
+        SettingsError: a URL of another kind, or an extra is not installed.
     """
-    from turnchain.stores.postgres import connect as connect_postgres
-    from turnchain.stores.postgres.callers import after_commit
-    from turnchain.workers.publishing import GuardedPublisher, producer_app
+    with _extra("worker"):
+        from turnchain.stores.postgres import connect as connect_postgres
+        from turnchain.stores.postgres.callers import after_commit
+        from turnchain.workers.publishing import GuardedPublisher, producer_app
 
+    _check_url(url)
+    _check_broker(broker)
     stores = connect_postgres(url, max_size=pool_size)
     return SessionClient(
         stores.ledger,
@@ -67,13 +72,16 @@ def in_process(*definitions: Orchestrator, url: str = "memory://") -> Engine:
 
         stores: Any = connect_memory()
     elif url.startswith(("postgresql://", "postgres://")):
-        from turnchain.stores.postgres import connect as connect_postgres
+        with _extra("postgres"):
+            from turnchain.stores.postgres import connect as connect_postgres
 
         stores = connect_postgres(url)
     else:
-        raise SettingsError(f"url = {url!r} is not usable: give memory:// or postgresql://…")
+        raise SettingsError(
+            f"url = {without_secrets(url)!r} is not usable: give memory:// or postgresql://…"
+        )
     clock = SystemClock()
-    process_id = f"{socket.gethostname()}:{os.getpid()}:engine"
+    process_id = f"{socket.gethostname()}:{os.getpid()}:engine-{new_turn_id()[:8]}"
     env = Environment(
         ledger=stores.ledger,
         checkpoints=stores.checkpoints,
@@ -97,6 +105,38 @@ def install(app: Celery) -> None:
     Raises:
         SettingsError: the environment lacks a setting, or has a wrong one.
     """
-    from turnchain.workers.installing import install as install_on
+    with _extra("worker"):
+        from turnchain.workers.installing import install as install_on
 
     install_on(app)
+
+
+@contextmanager
+def _extra(name: str) -> Generator[None]:
+    """Say which extra brings what cannot be imported."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        raise SettingsError(
+            f"the package {error.name!r} is not installed: pip install 'turnchain[{name}]'",
+            {"extra": name},
+        ) from error
+
+
+def _check_url(url: object) -> None:
+    """An empty text is a valid connection string to the driver: the one that names this machine's own server."""
+    if not isinstance(url, str) or not url.strip():
+        raise SettingsError(
+            f"url = {url!r} is not usable: give postgresql://user:password@host/name"
+        )
+
+
+def _check_broker(broker: object) -> None:
+    """Found here, since a broker that cannot be published to only logs: the ledger has the turn."""
+    given = (*BROKER_SCHEMES, "memory://")
+    is_app = hasattr(broker, "conf")
+    if not is_app and not (isinstance(broker, str) and broker.startswith(given)):
+        raise SettingsError(
+            f"broker = {without_secrets(str(broker))!r} is not usable: give your Celery app, or a URL that begins with "
+            f"one of {', '.join(given)}"
+        )

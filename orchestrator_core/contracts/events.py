@@ -8,7 +8,7 @@ from typing import Final
 from pydantic import Field
 
 from turnchain.orchestrator_core.contracts.base import JSONObject, Record
-from turnchain.orchestrator_core.contracts.turns import TurnStatus
+from turnchain.orchestrator_core.contracts.turns import Outcome, TurnRecord, TurnStatus
 
 TURN_STARTING: Final = "orchestrator.turn.starting"
 SESSION_LOADED: Final = "orchestrator.session.loaded"
@@ -30,6 +30,15 @@ def terminal_event(status: TurnStatus) -> str:
     if status is TurnStatus.AWAITING_INPUT:
         return TURN_AWAITING_INPUT
     return TURN_CANCELLED if status is TurnStatus.CANCELLED else TURN_FAILED
+
+
+def ending_payload(turn: TurnRecord, outcome: Outcome) -> JSONObject:
+    """What the terminal event says beside its type. [O 9.1]"""
+    return {
+        "sessionId": turn.session.session_id,
+        "turnIndex": turn.turn_index,
+        "status": outcome.status.value,
+    }
 
 
 class NewEvent(Record):

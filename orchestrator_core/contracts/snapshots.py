@@ -83,8 +83,9 @@ class SupervisorRun(Record):
         Literal["route", "evaluate", "dispatch", "max-iterations", "error", "cancelled"] | None
     ) = None
     error: JSONObject | None = None
-    open: OpenIteration | None = Field(default=None, exclude=True)
-    """The iteration in flight. Not stored: a crash repeats it from its beginning."""
+    open: OpenIteration | None = None
+    """The iteration in flight. Stored once its branch has settled, so that a crash while `evaluate` or `next` is asked
+    does not dispatch the intent again; before that, a crash repeats it from its beginning. [O 15.5 I7]"""
     iterations: tuple[IterationSnapshot, ...] = Field(default=(), exclude=True)
 
     @property

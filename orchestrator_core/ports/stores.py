@@ -251,7 +251,12 @@ class Ledger(Protocol):
         ...
 
     def take_over_expired(
-        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+        self,
+        max_attempts: int,
+        limit: int = 100,
+        *,
+        silence: timedelta = ENGINE_SILENCE,
+        only_engines: bool = False,
     ) -> list[Wake]:
         """Take each owned turn whose lease expired: fence + 1, attempts + 1, ready. Each in its own transaction.
 
@@ -259,7 +264,8 @@ class Ledger(Protocol):
         inside `compact` that used up its attempts is done, with the event `orchestrator.compaction.failed`.
 
         An engine's turn without an owner, queued or ready, is its engine's alone: it fails as interrupted once the
-        engine has neither asked (`admit_turn`) nor moved it for `silence`.
+        engine has neither asked (`admit_turn`) nor moved it for `silence`. `only_engines` leaves all others alone: for
+        an engine, which could not publish them.
         """
         ...
 

@@ -26,6 +26,8 @@ from turnchain.orchestrator_core.errors import (
     CancelRequested,
     DeadlinePassed,
     OrchestratorFailedError,
+    SchemaMissingError,
+    StoreUnavailableError,
     SupervisorDriftError,
     TurnchainError,
     to_record,
@@ -43,6 +45,8 @@ from turnchain.orchestrator_core.turn_context import TurnContext
 DURABLE: Final = False
 """Losing the hand-over repeats nothing: the snapshot, durable, says that the run is over."""
 
+_NO_CONTEXT: Final[MappingProxyType[str, Any]] = MappingProxyType({})
+
 
 def run(turn: TurnContext, env: Environment) -> TurnContext:
     """Iterate until the run is over, or something outside stops it."""
@@ -50,8 +54,11 @@ def run(turn: TurnContext, env: Environment) -> TurnContext:
     if run and run.signature != turn.signature and not tolerates(turn):
         return turn.decided(_drifted(turn, run))
     try:
-        context = _context(turn, env)
+        # A run that is over calls nobody any more, and no provider may fail it now.
+        context = _NO_CONTEXT if run and run.terminated_by else _context(turn, env)
         run = run or _started(turn, env)
+    except (StoreUnavailableError, SchemaMissingError):
+        raise  # not the turn's fault: the stage is run again
     except TurnchainError as error:
         return turn.decided(Outcome(status=TurnStatus.FAILED, error=to_record(error)))
     try:
@@ -74,13 +81,12 @@ def _iterate(
     plan = plan_of(turn.definition)
     interpreter = Interpreter(turn, env, context)
     while not isinstance(action := next_action(run, plan), Finish):
-        if run.open is None:
+        if run.open is None or run.open.branch:  # all that was done so far is saved
             turn.watch.check()
         after = advance(run, plan, interpreter.perform(action, run))
-        if after.iteration > run.iteration or after.terminated_by:
-            _save(
-                turn, env, after, after.iterations[-1] if after.iteration > run.iteration else None
-            )
+        settled = after.iterations[-1] if after.iteration > run.iteration else None
+        if settled or after.terminated_by or (after.open and after.open.branch):
+            _save(turn, env, after, settled)
         run = after
     return run
 
@@ -88,7 +94,10 @@ def _iterate(
 def _save(
     turn: TurnContext, env: Environment, run: SupervisorRun, settled: IterationSnapshot | None
 ) -> None:
-    """An iteration that is not saved must not be acted on: a failure here fails the stage. [O 3.14.3]"""
+    """What has settled, an iteration or its branch. Unsaved, it must not be acted on: a failure fails the stage.
+
+    [O 3.14.3]
+    """
     with env.ledger.unit(turn.claim, durable=True) as unit:
         env.snapshots.save(run, settled, unit)
         if settled:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnchain.orchestrator_core.contracts import Outcome, TurnStatus
+from turnchain.orchestrator_core.contracts import Outcome, SessionKey, TurnStatus
 from turnchain.orchestrator_core.contracts.events import DRIFT_CHECKED
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import OrchestratorDriftError, to_record
@@ -19,25 +19,30 @@ DURABLE: Final = False
 
 def run(turn: TurnContext, env: Environment) -> TurnContext:
     """Go on, or decide that the turn must not touch this session."""
-    saved = turn.work.head_signature
-    drifted = saved is not None and saved != turn.signature
+    saved = turn.work.head_signature or turn.signature
+    drifted = saved != turn.signature
     turn = turn.saying(DRIFT_CHECKED, signature=turn.signature, drifted=drifted)
     if not drifted or tolerates(turn):
         return turn
-    error = OrchestratorDriftError(
-        f"session {turn.session.session_id!r} was saved by {turn.session.orchestrator_name!r} with signature {saved}, "
-        f"and this worker has {turn.signature}: enqueue with force=True, or set on_drift to 'accept' or a migration",
-        {
-            "session_id": turn.session.session_id,
-            "saved_signature": saved,
-            "current_signature": turn.signature,
-        },
-    )
+    error = drift_error(turn.session, saved, turn.signature)
     return turn.decided(Outcome(status=refusing_status(turn), error=to_record(error)))
 
 
 def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:
     """Nothing beside the hand-over."""
+
+
+def drift_error(session: SessionKey, saved: str, current: str) -> OrchestratorDriftError:
+    """What a caller is told whose session another definition saved."""
+    return OrchestratorDriftError(
+        f"session {session.session_id!r} was saved by {session.orchestrator_name!r} with signature {saved}, "
+        f"and this worker has {current}: enqueue with force=True, or set on_drift to 'accept' or a migration",
+        {
+            "session_id": session.session_id,
+            "saved_signature": saved,
+            "current_signature": current,
+        },
+    )
 
 
 def tolerates(turn: TurnContext) -> bool:

@@ -30,7 +30,8 @@ def run(turn: TurnContext, env: Environment) -> TurnContext:
     head = env.checkpoints.load(turn.session)
     turn_index = head.turn_index + 1 if head else 0
     turn = turn.found(turn_index=turn_index, head_signature=head.signature if head else None)
-    turn = turn.saying(TURN_STARTING, turnIndex=turn_index)
+    if not turn.work.lock_waits:  # parked behind a compaction, it started before
+        turn = turn.saying(TURN_STARTING, turnIndex=turn_index)
     turn = turn.saying(SESSION_LOADED, turnIndex=turn_index, found=head is not None)
     expected = turn.claim.request.expected_turn_index
     try:

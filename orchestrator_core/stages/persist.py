@@ -13,15 +13,19 @@ from turnchain.orchestrator_core.contracts.events import CHECKPOINT_PERSISTED
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import OrchestratorFailedError
 from turnchain.orchestrator_core.ports import Unit
-from turnchain.orchestrator_core.reporting import turn_snapshot
+from turnchain.orchestrator_core.reporting import report_of, turn_snapshot
 from turnchain.orchestrator_core.turn_context import TurnContext
 
 DURABLE: Final = True
 
 
 def run(turn: TurnContext, env: Environment) -> TurnContext:
-    """Nothing to find out: the outcome was decided before."""
-    return turn
+    """Give an outcome that was decided outside `dispatch` the report of what the run had cost by then. [O 2.6.3]"""
+    outcome = _outcome(turn)
+    run = None if outcome.report else env.snapshots.load(turn.claim.turn.run_id)
+    if run is None:
+        return turn
+    return turn.decided(outcome.model_copy(update={"report": report_of(turn, run, outcome)}))
 
 
 def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:

@@ -80,15 +80,19 @@ class SnapshotsSuite(Exam):
         assert loaded.iterations == settled
         assert (loaded.iteration, loaded.carry) == (11, Carry(next="n11"))
 
-    def test_the_iteration_in_flight_is_not_stored(self, given: Given, stores: Stores) -> None:
-        """[DESIGN 6] A crash repeats it from its beginning."""
-        open_one = OpenIteration(decision=Decision(source="route", next="book"))
+    def test_a_settled_branch_is_stored_with_its_open_iteration(
+        self, given: Given, stores: Stores
+    ) -> None:
+        """[O 15.5 I7] A crash while `evaluate` is asked must not dispatch the intent again."""
+        branch = BranchRecord(intent="book", output={"id": 7})
+        decision = Decision(source="route", next="book")
+        open_one = OpenIteration(decision=decision, branch=branch, state={"id": 7})
 
         _save(stores, given.claimed("t1"), run_of("r").evolve(open=open_one))
 
         loaded = stores.snapshots.load("r")
         assert loaded is not None
-        assert loaded.open is None
+        assert loaded.open == open_one
 
     def test_a_settled_iteration_never_changes(self, given: Given, stores: Stores) -> None:
         """[O 15.5 I7] Saving it again is safe."""

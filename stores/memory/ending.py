@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Final
 
 from turnchain.orchestrator_core.contracts import NewEvent, Outcome, Stage, TurnStatus
-from turnchain.orchestrator_core.contracts.events import terminal_event
+from turnchain.orchestrator_core.contracts.events import ending_payload, terminal_event
 from turnchain.orchestrator_core.errors import TurnInterruptedError
 from turnchain.stores.memory.tables import Tables
 from turnchain.stores.memory.turns import TurnRow
@@ -23,7 +23,7 @@ def settle(tables: Tables, row: TurnRow, outcome: Outcome) -> None:
     row.store_outcome(outcome, tables.now())
     ended = NewEvent(
         type=terminal_event(outcome.status),
-        payload={"status": outcome.status.value, "turn_index": row.turn_index},
+        payload=ending_payload(row.record(), outcome),
     )
     row.add_event(ended, tables.now())
     session = tables.sessions.get(row.session)

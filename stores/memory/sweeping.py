@@ -37,7 +37,7 @@ class Sweeping(Part):
             return True
 
     def _grant_grace(self, row: TurnRow, now: datetime, lease: timedelta) -> None:
-        if row.lease_owner is not None:
+        if row.lease_owner is not None and row.runner == "celery":  # an engine's lease is long
             row.lease_expires_at = now + lease
         # After a step backward, earlier instants lie in the future: do not wait for them.
         if row.ready_at is not None:
@@ -46,7 +46,12 @@ class Sweeping(Part):
             row.woken_at = min(row.woken_at, now)
 
     def take_over_expired(
-        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+        self,
+        max_attempts: int,
+        limit: int = 100,
+        *,
+        silence: timedelta = ENGINE_SILENCE,
+        only_engines: bool = False,
     ) -> list[Wake]:
         """As `Ledger.take_over_expired`, the longest expired first."""
         with self.tables.lock:
@@ -54,7 +59,8 @@ class Sweeping(Part):
             rows = list(self.tables.unfinished.values())
             for row in [row for row in rows if _is_abandoned(row, now - silence)][:limit]:
                 end(self.tables, row, interrupted())
-            late = [row for row in self.tables.unfinished.values() if row.is_expired(now)]
+            late = [row for row in rows if row.is_expired(now)]
+            late = [row for row in late if row.runner == "engine" or not only_engines]
             late.sort(key=lambda row: (row.lease_expires_at or now, row.seq))
             wakes = [self.take_from_owner(row, max_attempts) for row in late[:limit]]
             return [wake for wake in wakes if wake is not None]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from turnchain.orchestrator_core.contracts import NewEvent, Outcome, TurnRecord, to_json
-from turnchain.orchestrator_core.contracts.events import terminal_event
+from turnchain.orchestrator_core.contracts.events import ending_payload, terminal_event
 from turnchain.orchestrator_core.refusals import dead, interrupted
 from turnchain.stores.postgres.rows import outcome_json
 
@@ -28,7 +28,7 @@ class Ending:
 
 def ended(turn: TurnRecord, outcome: Outcome, *, keeps_request: bool = False) -> Ending:
     """End with this outcome."""
-    payload = {"status": outcome.status.value, "turn_index": turn.turn_index}
+    payload = ending_payload(turn, outcome)
     event = NewEvent(type=terminal_event(outcome.status), payload=payload)
     return Ending(outcome, event, keeps_request)
 

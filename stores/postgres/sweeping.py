@@ -24,13 +24,20 @@ class Sweeping(Part):
         return True
 
     def take_over_expired(
-        self, max_attempts: int, limit: int = 100, *, silence: timedelta = ENGINE_SILENCE
+        self,
+        max_attempts: int,
+        limit: int = 100,
+        *,
+        silence: timedelta = ENGINE_SILENCE,
+        only_engines: bool = False,
     ) -> list[Wake]:
         """As `Ledger.take_over_expired`, the longest expired first."""
         abandoned = self._connections.run_safely("abandoned", {"silence": silence, "limit": limit})
         for turn in map(rows.turn, abandoned):
             self.end_unowned(turn, ended(turn, interrupted(), keeps_request=True))
-        found = self._connections.run_safely("expired", {"limit": limit})
+        found = self._connections.run_safely(
+            "expired", {"limit": limit, "only_engines": only_engines}
+        )
         turns = [rows.turn(row) for row in found]
         wakes = [self._take_from_owner(turn, max_attempts, died=False) for turn in turns]
         return [wake for wake in wakes if wake is not None]

@@ -13,7 +13,7 @@ from turnchain.orchestrator_core.contracts import (
     TurnWork,
     to_json,
 )
-from turnchain.orchestrator_core.contracts.events import terminal_event
+from turnchain.orchestrator_core.contracts.events import ending_payload, terminal_event
 from turnchain.orchestrator_core.ports import Unit
 from turnchain.stores.postgres.connection import Connections, Params, Step
 from turnchain.stores.postgres.rows import claim_params, outcome_json
@@ -50,7 +50,7 @@ class PostgresUnit:
         if self._outcome is not None:
             return
         self._outcome = outcome
-        payload = {"status": outcome.status.value, "turn_index": self._claim.turn.turn_index}
+        payload = ending_payload(self._claim.turn, outcome)
         self._add_event(terminal_event(outcome.status), payload, terminal=True)
 
     def hand_over(self, stage: Stage, work: TurnWork | None = None) -> None:

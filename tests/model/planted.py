@@ -36,7 +36,7 @@ class ClaimsWithoutLookingForAnOwner(MemoryLedger):
 class ReadyTurnsExpire(MemoryLedger):
     """Waiting is death."""
 
-    def take_over_expired(self, max_attempts: int, limit: int = 100) -> list[Wake]:
+    def take_over_expired(self, max_attempts: int, limit: int = 100, **more: Any) -> list[Wake]:
         now = self.tables.now()
         late = [
             row
@@ -44,7 +44,9 @@ class ReadyTurnsExpire(MemoryLedger):
             if row.is_ready(now) and row.woken_at and row.woken_at + WAIT <= now
         ]
         wakes = [self.take_from_owner(row, max_attempts) for row in late]
-        return [wake for wake in wakes if wake] + super().take_over_expired(max_attempts, limit)
+        return [wake for wake in wakes if wake] + super().take_over_expired(
+            max_attempts, limit, **more
+        )
 
 
 class WritesAreNotGuarded(MemoryLedger):

@@ -52,7 +52,9 @@ owned AS (
 graced AS (
     UPDATE turnchain_turns AS t SET
         lease_expires_at = CASE
-            WHEN t.lease_owner IS NOT NULL THEN clock_timestamp() + %(lease)s::interval
+            WHEN t.lease_owner IS NULL THEN NULL
+            WHEN t.runner = 'engine' THEN t.lease_expires_at  -- long as it is
+            ELSE clock_timestamp() + %(lease)s::interval
         END,
         -- After a step backward, earlier instants lie in the future: do not wait for them.
         ready_at = CASE
@@ -75,6 +77,7 @@ SELECT grace FROM swept
 -- Owned turns whose lease expired, the longest expired first; not those being written now.
 SELECT * FROM turnchain_turns
 WHERE in_flight AND lease_expires_at <= clock_timestamp()
+    AND (NOT %(only_engines)s::boolean OR runner = 'engine')
 ORDER BY lease_expires_at, seq LIMIT %(limit)s::integer
 FOR NO KEY UPDATE SKIP LOCKED
 
