@@ -121,7 +121,13 @@ class Engine:
         force = force or left.force
         if not force and definition.on_drift == "error":
             self._refuse_drift(left)
-        changes = {"turn_id": self._env.new_id(), "force": force, "expected_turn_index": None}
+        changes = {
+            "turn_id": self._env.new_id(),
+            "force": force,
+            "expected_turn_index": None,
+            # Two that resume at once are one turn: the second finds the first one's, and waits for it.
+            "idempotency_key": f"resume:{left.turn_id}",
+        }
         return self._run(left.model_copy(update=changes))
 
     def _refuse_drift(self, left: TurnRequest) -> None:
@@ -135,22 +141,25 @@ class Engine:
 
     def _run(self, request: TurnRequest) -> TurnResult:
         ledger = self._env.ledger
-        ledger.accept(request, request_hash=request_hash(request), known=self._env.registry.names)
-        wake = self._admitted(request)
+        acceptance = ledger.accept(
+            request, request_hash=request_hash(request), known=self._env.registry.names
+        )
+        turn_id = acceptance.turn.turn_id
+        wake = self._admitted(turn_id, request)
         while wake is not None:
-            wake = self._step(wake) or self._standing(request.turn_id)
-        return result_of(ledger.settled([request.turn_id])[0])
+            wake = self._step(wake) or self._standing(turn_id)
+        return result_of(ledger.settled([turn_id])[0])
 
-    def _admitted(self, request: TurnRequest) -> Wake | None:
+    def _admitted(self, turn_id: TurnId, request: TurnRequest) -> Wake | None:
         """Wait for the session's earlier turns. None: the turn ended meanwhile, for example cancelled."""
         ledger = self._env.ledger
         with ledger.listen() as listener:
-            while (wake := ledger.admit_turn(request.turn_id)) is None:
+            while (wake := ledger.admit_turn(turn_id)) is None:
                 # There may be nobody who sweeps: a dead engine's turn, or this one's deadline, must end all the same.
                 ledger.take_over_expired(self._env.policy.max_attempts, only_engines=True)
                 if request.deadline:
                     ledger.expire_deadlines()
-                if ledger.settled([request.turn_id]):
+                if ledger.settled([turn_id]):
                     return None
                 listener.wait(_LOOK)
         return wake
@@ -196,7 +205,7 @@ class InPlaceLeases:
 
     @property
     def process_id(self) -> str:
-        """`host:pid`, with which every owner begins."""
+        """`host:family:pid`, with which every owner begins."""
         return self._process_id
 
     def new_owner(self) -> str:

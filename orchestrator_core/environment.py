@@ -27,6 +27,8 @@ class Policy:
     """How long `lock` waits for a compaction before it goes on without. [O 5.4]"""
     no_worker_wait: timedelta = timedelta(seconds=10)
     """How long a turn is parked whose orchestrator this process does not serve."""
+    admits: bool = True
+    """Whether this process admits other turns when it frees work; one that cannot publish their messages must not."""
     max_in_flight: int | None = None
     """Caps turns owned or ready over all processes; None: their slots do."""
 

@@ -231,7 +231,7 @@ _SECRET_KEY = re.compile(
     r"authorization|api[-_]?key|cookie|password|passwd|secret|token|session[-_]?key", re.I
 )
 _SECRET_TEXT = re.compile(
-    r"(?i)(bearer\s+)[\w.~+/=-]+|\b(sk|pk|ghp|xox[abp])[-_][\w-]{12,}|(://[^/\s:@]+:)[^@\s]+(?=@)"
+    r"(?i)(bearer\s+)[\w.~+/=-]+|\b(sk|pk|ghp|xox[abp])[-_][\w-]{12,}|(://[^/\s:@]*:)[^/\s]+(?=@)"
 )
 _NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _MAX_CAUSES = 5

@@ -97,7 +97,7 @@ class Interpreter:
 
     def _following(self, key: str, context: IntentContext) -> Any:
         ask = self._definition.intent(key).next
-        return ask(context) if ask else None
+        return self._call(ask, context) if ask else None
 
     def _lost(self, key: str) -> SupervisorRoutingError:
         """A run goes on with what another definition decided before it was cut; `force` lets that come here."""
@@ -167,6 +167,8 @@ class Interpreter:
         verdict = self._call(evaluate, context)
         if verdict is not None and not isinstance(verdict, Verdict):
             raise SupervisorFailedError(f"evaluate returned {verdict!r}: return a Verdict or None")
+        if verdict is not None:
+            _as_json("feedback of evaluate", verdict.feedback)  # it is saved with the iteration
         return verdict
 
     def _intent_context(self, key: str, run: SupervisorRun) -> IntentContext:

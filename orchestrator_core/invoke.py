@@ -33,7 +33,14 @@ class Invoker:
     so that a user's async clients survive from turn to turn.
     """
 
-    def __init__(self) -> None:
+    def __init__(
+        self, on_stray: Callable[[type[BaseException] | None], None] = lambda _: None
+    ) -> None:
+        """`on_stray` hears of the kinds of exceptions that user code left behind on the loop, and that nobody awaits.
+
+        Not of their texts, which may hold what a person wrote; asyncio would log those.
+        """
+        self._on_stray = on_stray
         self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -48,10 +55,18 @@ class Invoker:
             BaseException: whatever `fn` raised.
         """
         watch.check_call()
-        value = fn(*args)
-        if inspect.isawaitable(value):
-            return self._wait(cast("Awaitable[T]", value), watch)
-        return cast("T", value)
+        try:
+            value = fn(*args)
+            if inspect.isawaitable(value):
+                return self._wait(cast("Awaitable[T]", value), watch)
+            return cast("T", value)
+        except Interruption:
+            raise
+        except BaseException as error:
+            own = _own(error)
+            if own is error:
+                raise
+            raise own from error
 
     def close(self) -> None:
         """Cancel what still runs, give it a second to clean up, and stop the event loop. Calling it twice is safe."""
@@ -101,9 +116,14 @@ class Invoker:
                 ).start()
             return self._loop
 
-    @staticmethod
-    def _serve(loop: asyncio.AbstractEventLoop) -> None:
+    def _serve(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
+
+        def hear(_: asyncio.AbstractEventLoop, context: dict[str, object]) -> None:
+            error = context.get("exception")
+            self._on_stray(type(error) if isinstance(error, BaseException) else None)
+
+        loop.set_exception_handler(hear)
         while True:
             try:
                 loop.run_forever()
@@ -113,6 +133,31 @@ class Invoker:
                 # the caller hears of it, and the loop has other calls to serve.
                 continue
         loop.close()
+
+
+def _own(error: BaseException) -> BaseException:
+    """What user code raised, as something that the stage around it knows.
+
+    An interruption may come out of a TaskGroup wrapped in an exception group: it stays an interruption. What ends a
+    process (SystemExit, from a library that thinks it is a program) must not end a thread of the pool, which Celery
+    would count as busy for ever; on the main thread it may be this process's own signal, and is left alone.
+    """
+    if isinstance(error, BaseExceptionGroup):
+        found = cast("BaseExceptionGroup[BaseException]", error).subgroup(Interruption)
+        return _first_leaf(found) if found else cast("BaseException", error)
+    is_main = threading.current_thread() is threading.main_thread()
+    if isinstance(error, SystemExit | KeyboardInterrupt) and not is_main:
+        return OrchestratorFailedError(
+            f"{type(error).__name__} was raised, which ends a process: raise an exception that says what went wrong"
+        )
+    return error
+
+
+def _first_leaf(group: BaseExceptionGroup[BaseException]) -> BaseException:
+    first = group.exceptions[0]
+    if isinstance(first, BaseExceptionGroup):
+        return _first_leaf(cast("BaseExceptionGroup[BaseException]", first))
+    return first
 
 
 async def _end_all() -> None:

@@ -74,7 +74,7 @@ def _run_claimed(claim: Claim, watch: Watch, env: Environment) -> Passage:
         env.ledger.park(
             claim, reason=result.reason, wait=result.wait, stage=result.stage, work=result.work
         )
-        return Passage(others=tuple(env.ledger.admit(env.policy.max_in_flight)))
+        return Passage(others=_admitted(env))
     try:
         target = _committed(result, env)
     except (SessionOwnerError, TurnConflictError) as error:
@@ -96,7 +96,11 @@ def _not_served(claim: Claim, env: Environment) -> Passage:
     else:
         wait = env.policy.no_worker_wait
         env.ledger.park(claim, reason="no-worker", wait=wait, stage=turn.stage, work=claim.work)
-    return Passage(others=tuple(env.ledger.admit(env.policy.max_in_flight)))
+    return Passage(others=_admitted(env))
+
+
+def _admitted(env: Environment) -> tuple[Wake, ...]:
+    return tuple(env.ledger.admit(env.policy.max_in_flight)) if env.policy.admits else ()
 
 
 def _committed(turn: TurnContext, env: Environment) -> Stage:
@@ -114,14 +118,16 @@ def _committed(turn: TurnContext, env: Environment) -> Stage:
 def _run(turn: TurnContext, env: Environment) -> TurnContext | Park:
     """Run the stage, unless the turn is decided, cancelled or too late and the stage has nothing to add.
 
-    A cancellation counts until `persist` claims: that stage goes by the flag as its claim read it, and who asks later
-    is told `too-late`. [DESIGN 5]
+    A cancellation counts until `persist` claims, and so does the deadline: that stage goes by what its claim read, and
+    who cancels later is told `too-late`. [DESIGN 5]
     """
     stage = turn.claim.turn.stage
     if stage is Stage.COMPACT:
         return BY_STAGE[stage].run(turn, env)
     if turn.claim.turn.cancel_requested_at is not None:
         turn = turn.decided(cancelled())
+    elif turn.claim.late:
+        turn = turn.decided(deadline_exceeded())
     try:
         if turn.work.outcome is None:
             turn.watch.check()
@@ -148,9 +154,7 @@ def _target(stage: Stage, turn: TurnContext) -> Stage:
 def _passage(claim: Claim, target: Stage, env: Environment) -> Passage:
     following = Wake(turn_id=claim.turn.turn_id, stage=target, fence=claim.turn.fence)
     if target is Stage.COMPACT:
-        return Passage(
-            following=following, others=tuple(env.ledger.admit(env.policy.max_in_flight))
-        )
+        return Passage(following=following, others=_admitted(env))
     if target is Stage.DONE:
-        return Passage(others=tuple(env.ledger.admit(env.policy.max_in_flight)))
+        return Passage(others=_admitted(env))
     return Passage(following=following)

@@ -73,7 +73,7 @@ class Waiter:
         """From now on `hear` is told. Whoever adds also asks once himself: a thread that listens may ask much later."""
         with self._lock:
             self._waiting.setdefault(turn_id, []).append(hear)
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():  # a fork leaves it behind
                 self._thread = threading.Thread(
                     target=self._serve, name="turnchain-waiter", daemon=True
                 )

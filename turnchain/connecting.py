@@ -6,7 +6,7 @@ import os
 import socket
 from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from turnchain.orchestrator_core.client import SessionClient
 from turnchain.orchestrator_core.definition import Orchestrator
@@ -91,7 +91,7 @@ def in_process(*definitions: Orchestrator, url: str = "memory://") -> Engine:
         leases=InPlaceLeases(stores.ledger, clock, process_id),
         invoker=Invoker(),
         new_id=new_turn_id,
-        policy=Policy(lease=ENGINE_LEASE),
+        policy=Policy(lease=ENGINE_LEASE, admits=False),
     )
     return Engine(env)
 
@@ -135,6 +135,11 @@ def _check_broker(broker: object) -> None:
     """Found here, since a broker that cannot be published to only logs: the ledger has the turn."""
     given = (*BROKER_SCHEMES, "memory://")
     is_app = hasattr(broker, "conf")
+    if is_app and cast("Celery", broker).conf.task_always_eager:
+        raise SettingsError(
+            "broker: this Celery app has task_always_eager, and a turn is never run where it is enqueued: turn it off, "
+            "or use turnchain.in_process(...) in tests"
+        )
     if not is_app and not (isinstance(broker, str) and broker.startswith(given)):
         raise SettingsError(
             f"broker = {without_secrets(str(broker))!r} is not usable: give your Celery app, or a URL that begins with "

@@ -13,7 +13,7 @@ class ProcessRecord(Record):
     """One pool process's heartbeat. Capacity is the sum of the live ones' slots. [DESIGN 5, Admit]"""
 
     process_id: str
-    """`host:pid`; a claim's `lease_owner` starts with it."""
+    """`host:family:pid`; a claim's `lease_owner` starts with it."""
     slots: int
     queues: tuple[str, ...] = ()
     signatures: dict[str, str] = Field(default_factory=dict[str, str])

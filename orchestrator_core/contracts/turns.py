@@ -189,6 +189,8 @@ class Claim(Record):
     work: TurnWork
     lease_owner: str
     """Unique to this claim: `process/serial`."""
+    late: bool = False
+    """Whether the turn's deadline had passed by the store's clock when the claim was granted."""
 
     @property
     def wake(self) -> Wake:

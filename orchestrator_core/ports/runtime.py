@@ -45,7 +45,7 @@ class Leases(Protocol):
 
     @property
     def process_id(self) -> str:
-        """`host:pid`, with which every owner begins."""
+        """`host:family:pid`, with which every owner begins."""
         ...
 
     def new_owner(self) -> str:

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
 
 from turnchain.orchestrator_core.contracts import Claim, Stage, TurnStatus, TurnWork, Wake
 from turnchain.orchestrator_core.ports import Ledger
 from turnchain.stores.conformance.exam import LEASE, Exam, Given, id_of
+
+_DEADLINES = (
+    ("past", datetime(2000, 1, 1, tzinfo=UTC)),
+    ("future", datetime(2200, 1, 1, tzinfo=UTC)),
+)
 
 
 class ClaimingSuite(Exam):
@@ -133,3 +139,14 @@ class ClaimingSuite(Exam):
 
         assert again is not None
         assert given.granted(again).request.state == {"slots": []}
+
+    def test_a_claim_says_whether_it_is_late(self, given: Given) -> None:
+        """[DESIGN 5] By the store's clock, in the statement that grants it."""
+        past, future = (
+            given.admitted(name, session=name, deadline=when) for name, when in _DEADLINES
+        )
+        without = given.admitted("without", session="without")
+
+        assert given.granted(past).late
+        assert not given.granted(future).late
+        assert not given.granted(without).late

@@ -171,12 +171,17 @@ class SweepingSuite(Exam):
         given.accepted("ready", session="s2", runner="engine")
         ledger.admit_turn(id_of("ready"))
         given.accepted("theirs", session="s1")
+        given.persisted(given.claimed("upkeep", session="s3", stage=Stage.PERSIST, runner="engine"))
 
         ledger.take_over_expired(3, silence=LONG)
         assert given.turn("queued").status is TurnStatus.QUEUED
         assert ledger.rewake(NOW, NOW) == []
         assert ledger.take_over_expired(3, silence=NOW) == []
 
+        assert (given.turn("upkeep").status, given.turn("upkeep").stage) == (
+            TurnStatus.AWAITING_INPUT,
+            Stage.DONE,
+        )
         for name in ("queued", "ready"):
             assert (given.outcome(name).error or {})["code"] == "TURN_INTERRUPTED"
             assert given.events(name) == [TURN_FAILED]

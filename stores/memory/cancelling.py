@@ -29,6 +29,7 @@ class Cancelling(Part):
             if row.parked is not None:
                 # Its next claim is what ends it, and nothing else would wake it up soon.
                 row.make_ready(now)
+                row.woken_at = now if row.runner == "engine" else None  # due at the next sweep
             return "requested"
 
     def expire_deadlines(self, limit: int = 100) -> list[TurnId]:

@@ -31,6 +31,7 @@ class Moving(Part):
                 request=row.read_request(),
                 work=row.read_work(),
                 lease_owner=lease_owner,
+                late=row.deadline is not None and row.deadline <= now,
             )
 
     def refusal(self, row: TurnRow, wake: Wake, now: datetime) -> Refusal | None:
@@ -62,6 +63,8 @@ class Moving(Part):
             row.stage, row.fence, row.work = stage, row.fence + 1, work.model_dump_json()
             row.parked = reason
             row.ready_at = None if wait is None else self.tables.now() + wait
+            # An engine's sign of life; nobody wakes a parked turn by it.
+            row.woken_at = self.tables.now() if row.runner == "engine" else None
 
     def hand_back(self, claim: Claim) -> Wake | None:
         """As `Ledger.hand_back`."""

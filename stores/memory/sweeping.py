@@ -58,7 +58,10 @@ class Sweeping(Part):
             now = self.tables.now()
             rows = list(self.tables.unfinished.values())
             for row in [row for row in rows if _is_abandoned(row, now - silence)][:limit]:
-                end(self.tables, row, interrupted())
+                if row.status.is_final:
+                    give_up_compaction(self.tables, row)
+                else:
+                    end(self.tables, row, interrupted())
             late = [row for row in rows if row.is_expired(now)]
             late = [row for row in late if row.runner == "engine" or not only_engines]
             late.sort(key=lambda row: (row.lease_expires_at or now, row.seq))
@@ -107,7 +110,7 @@ class Sweeping(Part):
 
 def _is_abandoned(row: TurnRow, before: datetime) -> bool:
     """Whether the engine of a turn without an owner has given no sign of life since then."""
-    waits = row.runner == "engine" and row.lease_owner is None and not row.status.is_final
+    waits = row.runner == "engine" and row.lease_owner is None
     return waits and (row.woken_at or row.accepted_at) <= before
 
 

@@ -161,10 +161,14 @@ def after_commit(connection: Any, then: Callable[[], None]) -> None:
         session = connection() if callable(connection) else connection  # a scoped_session's own
         event = import_module("sqlalchemy.event")
 
-        def told(_session: object) -> None:
-            then()
+        waiting = [then]
 
-        event.listen(session, "after_commit", told, once=True)
+        def told(session: Any) -> None:
+            # Also told of a savepoint's release, with which nothing has committed yet.
+            if waiting and not session.in_nested_transaction():
+                waiting.pop()()
+
+        event.listen(session, "after_commit", told)
 
 
 def _kinds(connection: Any) -> set[str]:

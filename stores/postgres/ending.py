@@ -33,6 +33,13 @@ def ended(turn: TurnRecord, outcome: Outcome, *, keeps_request: bool = False) ->
     return Ending(outcome, event, keeps_request)
 
 
+def after_silence(turn: TurnRecord) -> Ending:
+    """What becomes of an engine's turn without an owner when the engine is gone."""
+    if turn.status.is_final:
+        return Ending(None, NewEvent(type=COMPACTION_FAILED, payload={"attempts": turn.attempts}))
+    return ended(turn, interrupted(), keeps_request=True)
+
+
 def after_loss(turn: TurnRecord, max_attempts: int) -> Ending | None:
     """What the loss of its owner does to a turn; None makes it ready for another one."""
     attempts = turn.attempts + 1
@@ -42,9 +49,7 @@ def after_loss(turn: TurnRecord, max_attempts: int) -> Ending | None:
     if turn.status.is_final:
         # Its answer is out; only upkeep is lost.
         return Ending(None, NewEvent(type=COMPACTION_FAILED, payload={"attempts": attempts}))
-    if is_engine:
-        return ended(turn, interrupted(), keeps_request=True)
-    return ended(turn, dead(attempts))
+    return after_silence(turn) if is_engine else ended(turn, dead(attempts))
 
 
 def stand_params(turn: TurnRecord) -> dict[str, Any]:

@@ -124,6 +124,7 @@ def claim(row: Row, lease_owner: str) -> Claim:
         request=request(row),
         work=TurnWork.model_validate(work) if work else TurnWork(),
         lease_owner=lease_owner,
+        late=row["late"],
     )
 
 

@@ -6,10 +6,14 @@ from datetime import timedelta
 
 from turnchain.orchestrator_core.contracts import TurnRecord, Wake
 from turnchain.orchestrator_core.ports import ENGINE_SILENCE
-from turnchain.orchestrator_core.refusals import interrupted
 from turnchain.stores.postgres import rows
 from turnchain.stores.postgres.base import Part
-from turnchain.stores.postgres.ending import after_loss, end_params, ended, stand_params
+from turnchain.stores.postgres.ending import (
+    after_loss,
+    after_silence,
+    end_params,
+    stand_params,
+)
 
 
 class Sweeping(Part):
@@ -34,7 +38,7 @@ class Sweeping(Part):
         """As `Ledger.take_over_expired`, the longest expired first."""
         abandoned = self._connections.run_safely("abandoned", {"silence": silence, "limit": limit})
         for turn in map(rows.turn, abandoned):
-            self.end_unowned(turn, ended(turn, interrupted(), keeps_request=True))
+            self.end_unowned(turn, after_silence(turn))
         found = self._connections.run_safely(
             "expired", {"limit": limit, "only_engines": only_engines}
         )

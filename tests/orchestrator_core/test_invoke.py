@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Generator
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextvars import ContextVar
 from typing import Any
 
@@ -289,3 +289,53 @@ def test_a_closed_invoker_begins_anew(invoker: Invoker, watch: FakeWatch) -> Non
 
     assert first.is_closed()
     assert invoker.call(loop, watch=watch) is not first
+
+
+# -- what must not get past the stage
+
+
+@pytest.mark.parametrize("call", [raising, araising])
+@pytest.mark.parametrize("error", [SystemExit("x"), KeyboardInterrupt()])
+def test_what_ends_a_process_does_not_end_a_thread_of_the_pool(
+    invoker: Invoker, watch: FakeWatch, call: Any, error: BaseException
+) -> None:
+    """Celery's threads pool counts a thread that ended so as busy for ever, and logs nothing."""
+    with ThreadPoolExecutor(1) as pool:
+        called = pool.submit(invoker.call, call, error, watch=watch)
+
+        with pytest.raises(OrchestratorFailedError, match=type(error).__name__):
+            called.result(5)
+
+
+def test_an_interruption_comes_out_of_a_task_group_as_itself(
+    invoker: Invoker, watch: FakeWatch
+) -> None:
+    """A step inside `asyncio.TaskGroup` may find that its lease is lost."""
+
+    async def grouped() -> None:
+        async with asyncio.TaskGroup() as group, asyncio.TaskGroup() as inner:
+            group.create_task(asyncio.Event().wait())
+            inner.create_task(araising(LeaseLost("gone")))
+
+    with pytest.raises(LeaseLost, match="gone"):
+        invoker.call(grouped, watch=watch)
+
+
+def test_of_what_is_left_behind_only_the_kind_is_told(watch: FakeWatch) -> None:
+    """[DESIGN 1.6] asyncio would log the exception's text."""
+    told: list[type[BaseException] | None] = []
+    heard = threading.Event()
+
+    def hear(kind: type[BaseException] | None) -> None:
+        told.append(kind)
+        heard.set()
+
+    async def leaves_behind() -> None:
+        asyncio.get_running_loop().call_soon(raising, ValueError("what a person wrote"))
+
+    invoker = Invoker(hear)
+    invoker.call(leaves_behind, watch=watch)
+
+    assert heard.wait(5)
+    assert told == [ValueError]
+    invoker.close()

@@ -23,7 +23,8 @@ WITH claimed AS (
     RETURNING *
 )
 SELECT
-    claimed.*, r.input, r.state_patch, r.history, r.history_provider, r.context,
+    claimed.*, coalesce(claimed.deadline_at <= clock_timestamp(), false) AS late,
+    r.input, r.state_patch, r.history, r.history_provider, r.context,
     r.context_provider, r.force, r.expected_turn_index, w.work
 FROM claimed
 JOIN turnchain_turn_requests AS r USING (turn_id)
@@ -134,7 +135,9 @@ WITH parked AS (
     UPDATE turnchain_turns SET
         stage = %(next_stage)s::text, fence = fence + 1, lease_owner = NULL,
         lease_expires_at = NULL, parked = %(reason)s::text,
-        ready_at = clock_timestamp() + %(wait)s::interval, wakes = 0, woken_at = NULL
+        ready_at = clock_timestamp() + %(wait)s::interval, wakes = 0,
+        -- An engine's sign of life; nobody wakes a parked turn by it.
+        woken_at = CASE WHEN runner = 'engine' THEN clock_timestamp() END
     WHERE turn_id = %(turn_id)s::uuid AND stage = %(stage)s::text AND fence = %(fence)s::bigint
         AND lease_owner = %(lease_owner)s::text
     RETURNING turn_id

@@ -102,7 +102,7 @@ CREATE INDEX IF NOT EXISTS turnchain_turns_admission
     WHERE status = 'queued' AND runner = 'celery' AND NOT behind;
 -- Whose engine may have gone while they waited.
 CREATE INDEX IF NOT EXISTS turnchain_turns_engine
-    ON turnchain_turns (seq) WHERE runner = 'engine' AND status IN ('queued', 'running');
+    ON turnchain_turns (seq) WHERE runner = 'engine' AND (in_flight OR status = 'queued');
 CREATE INDEX IF NOT EXISTS turnchain_turns_deadline
     ON turnchain_turns (deadline_at) WHERE deadline_at IS NOT NULL AND settled_at IS NULL;
 

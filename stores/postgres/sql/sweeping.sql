@@ -84,7 +84,7 @@ FOR NO KEY UPDATE SKIP LOCKED
 -- abandoned --
 -- Turns without an owner whose engine has given no sign of life for a while.
 SELECT * FROM turnchain_turns
-WHERE runner = 'engine' AND status IN ('queued', 'running') AND lease_owner IS NULL
+WHERE runner = 'engine' AND (in_flight OR status = 'queued') AND lease_owner IS NULL
     AND coalesce(woken_at, accepted_at) <= clock_timestamp() - %(silence)s::interval
 ORDER BY seq LIMIT %(limit)s::integer
 FOR NO KEY UPDATE SKIP LOCKED
@@ -212,7 +212,10 @@ UPDATE turnchain_turns SET
     cancel_requested_at = coalesce(cancel_requested_at, clock_timestamp()),
     ready_at = CASE WHEN parked IS NULL THEN ready_at ELSE clock_timestamp() END,
     wakes = CASE WHEN parked IS NULL THEN wakes ELSE 0 END,
-    woken_at = CASE WHEN parked IS NULL THEN woken_at ELSE clock_timestamp() END,
+    -- Due at once: the next sweep publishes it.
+    woken_at = CASE
+        WHEN parked IS NULL THEN woken_at WHEN runner = 'engine' THEN clock_timestamp()
+    END,
     parked = NULL
 WHERE turn_id = %(turn_id)s::uuid AND status IN ('running', 'paused')
     AND NOT (stage = 'persist' AND lease_owner IS NOT NULL)
