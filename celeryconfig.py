@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 
+from turnchain.workers import transport
 from turnchain.workers.installing import queues
 from turnchain.workers.settings import Settings
 
@@ -30,7 +31,8 @@ task_create_missing_queues = False
 # One message a slot: a reserved message behind a long dispatch is a turn that another worker could run.
 worker_prefetch_multiplier = 1
 
-# A publish after a commit is a wake-up call that the sweep repeats: fail within about a second rather than hold a slot.
+# A publish after a commit is a wake-up call that the sweep repeats: fail soon rather than hold a slot.
+# That is about a second for a broker that refuses, and some socket timeouts for one that is frozen.
 task_publish_retry_policy = {
     "max_retries": 3,
     "interval_start": 0,
@@ -49,6 +51,9 @@ worker_cancel_long_running_tasks_on_connection_loss = False
 worker_send_task_events = True
 task_send_sent_event = False
 
+# Celery's own ends the worker on a message that it cannot read.
+worker_consumer = "turnchain.workers.consumer:Consumer"
+
 # Our JSON lines instead of Celery's; see `workers/logs.py`.
 worker_hijack_root_logger = False
 worker_redirect_stdouts = False
@@ -56,10 +61,12 @@ worker_redirect_stdouts = False
 # A priority is the ledger's ORDER BY at admission, so that it survives the broker.
 task_inherit_parent_priority = False
 
-# Remote revokes, kept in memory by each worker, must not decide over a turn; cancel() does.
+# For `celery inspect` and Flower. A remote revoke decides over no turn: the next publication has another task id.
 worker_enable_remote_control = True
 
 if _settings.broker_url.startswith("redis"):
+    # kombu's own ends the worker when the broker goes away, or when a list holds what is no message.
+    transport.use()
     broker_transport_options = {
         "global_keyprefix": _settings.key_prefix,
         # Redelivery is a duplicate that finds nothing to claim; an hour keeps it rare. Recovery is the sweep's.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,7 @@ class StageTask(Task[Any, Any]):
     store_errors_even_if_ignored = False
     serializer = "json"
     time_limit = SHORT_LIMIT_SECONDS
+    """A worker's settings replace it at its start."""
 
     def pass_on(self, stage: Stage, arguments: Sequence[Any]) -> None:
         """Run the stage that the message names.
@@ -64,8 +66,11 @@ class StageTask(Task[Any, Any]):
         env = environment().core
         try:
             passage = run_stage(wake, env)
-        except Exception as error:
+        except BaseException as error:
             self._cut()
+            if isinstance(error, SystemExit | KeyboardInterrupt) and _is_main_thread():
+                raise  # the end of a prefork child, which its parent announces
+            # Nothing else may leave: an exception that is none to Celery costs a threads pool the slot for good.
             code = error.code if isinstance(error, TurnchainError) else type(error).__name__
             log.error(  # noqa: TRY400 - an exception's text may hold what a person wrote
                 "stage failed", extra=_ids(wake) | {"code": code, "error": type(error).__name__}
@@ -99,6 +104,10 @@ def publish_quietly(app: Any, wake: Wake) -> None:
         publish(app, wake)
     except Exception as error:
         log.warning("not published", extra=_ids(wake) | {"error": type(error).__name__})
+
+
+def _is_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def _ids(wake: Wake) -> dict[str, Any]:

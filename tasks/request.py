@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import logging
-import socket
-from typing import Any
+from typing import Any, cast
 
 from billiard.exceptions import WorkerLostError
 from celery.worker.request import Request
 
 from turnchain.orchestrator_core import wire
 from turnchain.orchestrator_core.contracts import Stage
+from turnchain.tasks.identity import process_id
 
 log = logging.getLogger("turnchain.tasks")
 
@@ -44,13 +44,21 @@ class StageRequest(Request):
         try:
             stage = Stage(self.task_name.removeprefix(wire.TASK_PREFIX))
             turn_id, fence = self.args
-            process_id = f"{socket.gethostname()}:{self.worker_pid}"
-            self.task.app.send_task(
-                wire.TAKEOVER,
-                args=(turn_id, stage.value, fence, process_id),
-                ignore_result=True,
-                retry=False,
-            )
-        except Exception:
+            dead = process_id(cast("int", self.worker_pid))  # set when a child accepted it
+            app = self.task.app
+            # On a connection of its own: a pooled one would be inherited by the next child, which shuts it down for us
+            # both when it collects its garbage (amqp 5.4), and the next announcement would be lost.
+            with app.connection_for_write() as connection:
+                app.send_task(
+                    wire.TAKEOVER,
+                    args=(turn_id, stage.value, fence, dead),
+                    ignore_result=True,
+                    retry=False,
+                    connection=connection,
+                )
+        except Exception as error:
             # The pool's result handler must survive whatever broker or message made of this; the sweep takes over.
-            log.warning("takeover not announced", extra={"task_id": str(self.id)[:120]})
+            log.warning(
+                "takeover not announced",
+                extra={"task_id": str(self.id)[:120], "error": type(error).__name__},
+            )

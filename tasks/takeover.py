@@ -22,7 +22,7 @@ ARGUMENTS = 4
 
 @shared_task(name=wire.TAKEOVER, bind=True, ignore_result=True, acks_late=True, time_limit=60)
 def takeover(self: Any, *arguments: Any) -> None:
-    """Arguments: turn id, stage, fence and the dead child's `host:pid`."""
+    """Arguments: turn id, stage, fence and the dead child's process id."""
     wake = (
         wire.read_wake(arguments[1], (arguments[0], arguments[2]))
         if len(arguments) == ARGUMENTS

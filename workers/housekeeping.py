@@ -6,8 +6,9 @@ import logging
 import threading
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 
-from turnchain.orchestrator_core.contracts import ProcessRecord
+from turnchain.orchestrator_core.contracts import Claim, ProcessRecord
 from turnchain.orchestrator_core.errors import TurnchainError
 from turnchain.orchestrator_core.ports import Publisher
 from turnchain.orchestrator_core.sweep import sweep
@@ -89,8 +90,12 @@ class Housekeeping:
         """Hand back what did not stop by itself: its turn must not wait for a call that cannot be cancelled."""
         if self._draining.grace_is_over:
             for claim in self._leases.abandon():
-                handed_back = self._env.core.ledger.hand_back(claim)
-                self._publisher.publish([handed_back] if handed_back else [])
+                self._try("hand back", partial(self._hand_back, claim))
+
+    def _hand_back(self, claim: Claim) -> None:
+        handed_back = self._env.core.ledger.hand_back(claim)
+        self._leases.end(claim)  # only now: what the ledger did not hear, the next round says again
+        self._publisher.publish([handed_back] if handed_back else [])
 
     def _try(self, what: str, act: Callable[[], object]) -> None:
         try:

@@ -11,6 +11,7 @@ from kombu import Exchange, Queue
 from turnchain.orchestrator_core import wire
 from turnchain.tasks.chain import routes
 from turnchain.workers.lifecycle import Lifecycle
+from turnchain.workers.reaping import Reaper
 from turnchain.workers.settings import Settings
 
 TASK_MODULES = (
@@ -38,6 +39,7 @@ def install(app: Celery, settings: Settings | None = None) -> Lifecycle:
         **(app.conf.beat_schedule or {}),
         "turnchain-drain": drain_entry(settings),
     }
+    app.steps["worker"].add(Reaper)
     lifecycle = Lifecycle(app, settings)
     lifecycle.connect()
     return lifecycle

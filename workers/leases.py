@@ -80,7 +80,7 @@ class HeldLeases:
 
     @property
     def process_id(self) -> str:
-        """`host:pid`, with which every owner begins."""
+        """`host:family:pid`, with which every owner begins."""
         return self._process_id
 
     def new_owner(self) -> str:
@@ -116,8 +116,8 @@ class HeldLeases:
                 each.lost = True
 
     def abandon(self) -> list[Claim]:
-        """Every claim still running, and from now on lost: their threads may go on, their writes are refused."""
-        held = [each for each in self._all() if not each.lost]
+        """Every claim still running, until its `end`; lost from now on, so that their threads write nothing more."""
+        held = self._all()
         for each in held:
             each.lost = True
         return [each.claim for each in held]

@@ -5,14 +5,19 @@ Celery swallows exceptions of signal handlers, so a refusal to start leaves as `
 
 from __future__ import annotations
 
+import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any
+from math import ceil
+from typing import Any, cast
 
 from celery import Celery, signals
 
-from turnchain.orchestrator_core.errors import TurnchainError
-from turnchain.orchestrator_core.registry import Registry, load_definitions
+from turnchain.orchestrator_core import wire
+from turnchain.orchestrator_core.contracts import STAGES
+from turnchain.orchestrator_core.errors import SettingsError, TurnchainError
+from turnchain.orchestrator_core.registry import Registry
+from turnchain.tasks.base import StageTask
 from turnchain.workers import preflight
 from turnchain.workers.clock import SystemClock
 from turnchain.workers.draining import Draining
@@ -27,6 +32,8 @@ class Lifecycle:
     app: Celery
     settings: Settings
     registry: Registry | None = None
+    consumed: frozenset[str] = frozenset()
+    """The queues that the worker reads."""
     draining: Draining = field(init=False)
     process: PoolProcess | None = None
 
@@ -45,24 +52,36 @@ class Lifecycle:
         """Refuse to start with what cannot work, then open what this process itself needs.
 
         Threads and solo run stages in this very process; prefork does in children, and its parent keeps nothing open.
+        A worker of another app, or one that reads none of our queues, is none of ours, wherever the app is installed.
         """
+        self.consumed = frozenset(sender.app.amqp.queues.consume_from)
+        # Equality, since an app may be handed over as Celery's proxy for it.
+        if sender.app != self.app or not self.consumed & {*self._stage_queues, *wire.QUEUES}:
+            return
         pool = str(
             sender.pool_cls if isinstance(sender.pool_cls, str) else sender.pool_cls.__module__
         )
         try:
             preflight.check_pool(pool)
-            self.registry = Registry(load_definitions(self.settings.orchestrators))
+            preflight.check_app(self.app)
+            self.registry = preflight.registry_of(self.settings)
             preflight.check_registry(self.registry)
             preflight.check_ledger(self.settings)
-        except TurnchainError as error:
-            sys.stderr.write(f"turnchain: {error}\n")
+            self._set_limits()
+            if "prefork" not in pool and "processes" not in pool:
+                self._start(slots_of(pool, sender.concurrency))
+        except Exception as error:
+            # Of whatever kind: a worker that runs on would take messages, and could do nothing with them.
+            known = isinstance(error, TurnchainError)
+            sys.stderr.write(
+                f"turnchain: {error if known else f'{type(error).__name__}: {error}'}\n"
+            )
             raise SystemExit(1) from None
-        if "prefork" not in pool and "processes" not in pool:
-            self._start(int(sender.concurrency or 1))
 
     def on_child_start(self, **_: Any) -> None:
         """A prefork child, after the fork."""
-        self._start(1)
+        if self.registry is not None:
+            self._start(1)
 
     def on_shutting_down(self, **_: Any) -> None:
         """SIGTERM, in the main process."""
@@ -74,7 +93,40 @@ class Lifecycle:
         if process:
             process.stop()
 
-    def _start(self, slots: int) -> None:
+    def _set_limits(self) -> None:
+        """One number each: renewing ends when the pool, where it can, ends the child."""
+        for stage in STAGES:
+            task = cast("StageTask", self.app.tasks[wire.task_name(stage)])
+            task.time_limit = ceil(self.settings.limit_of(stage).total_seconds())
+
+    @property
+    def _stage_queues(self) -> set[str]:
+        return {self.settings.stage_queues.get(stage, wire.TURNS_QUEUE) for stage in STAGES}
+
+    def _start(self, width: int) -> None:
+        """Open what a process needs that runs `width` tasks at once."""
         if self.registry is None:
-            raise SystemExit("turnchain: a pool process started without its worker's preflight")
-        self.process = start(self.app, self.settings, self.registry, self.draining, slots)
+            raise SettingsError("a pool process started without its worker's preflight")
+        # What reads no stage's queue runs no stage, and must not have turns admitted for it.
+        slots = width if self.consumed & self._stage_queues else 0
+        self.process = start(
+            self.app,
+            self.settings,
+            self.registry,
+            self.draining,
+            width=width,
+            slots=slots,
+            queues=sorted(self.consumed),
+        )
+
+
+def slots_of(pool: str, concurrency: Any) -> int:
+    """How many stages a pool within one process runs at once.
+
+    `auto`, which is allowed since Celery 5.7, is resolved only after this is asked, and solo's number means nothing.
+    """
+    if "solo" in pool:
+        return 1
+    if str(concurrency).strip().lower() == "auto":
+        return len(os.sched_getaffinity(0)) if sys.platform == "linux" else os.cpu_count() or 1
+    return int(concurrency or 1)

@@ -12,18 +12,24 @@ from typing import Any, Final, cast
 from turnchain.orchestrator_core.errors import scrub
 
 FIELDS: Final = (
-    "turn_id", "stage", "fence", "attempt", "task_id", "reason", "code", "error", "process_id", "turns",
+    "turn_id", "stage", "fence", "attempt", "task_id", "reason", "code", "error", "process_id", "turns", "queue",
 )  # fmt: skip
 
 _LONGEST: Final = 500
 
-# Celery and kombu log whole messages at these places; the first line says what happened, the rest is content.
+# Celery and kombu log whole messages at these places; the first words say what happened, the rest is content.
 _DUMPS: Final = (
     "Received and deleted unknown message",
     "Received unregistered task",
     "Received invalid task message",
     "Can't decode message body",
+    "Couldn't convert ETA",
+    "Could not restore message",
+    "UNABLE TO RESTORE",
 )
+
+# What our stages raise says ids and a code.
+_OURS: Final = "StageFailed("
 
 
 class IdsOnly(logging.Filter):
@@ -37,6 +43,11 @@ class IdsOnly(logging.Filter):
             record.msg = next(dump for dump in _DUMPS if template.lstrip().startswith(dump))
             record.args = ()
             record.exc_info = None
+        elif isinstance(record.args, dict) and "exc" in record.args:
+            # How Celery logs a failed task: an exception's text may quote what its message held.
+            raised = str(record.args["exc"])
+            kind = raised if raised.startswith(_OURS) else raised.partition("(")[0]
+            record.args = {**record.args, "exc": kind}
         return True
 
 
@@ -49,7 +60,7 @@ class JsonLines(logging.Formatter):
             "ts": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname,
             "logger": record.name,
-            "message": scrub(record.getMessage())[:_LONGEST],
+            "message": scrub(_message_of(record))[:_LONGEST],
         }
         line |= {name: getattr(record, name) for name in FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[0] is not None:
@@ -58,7 +69,8 @@ class JsonLines(logging.Formatter):
             line["raised_at"] = [
                 f"{frame.filename.rsplit('/', 1)[-1]}:{frame.lineno}" for frame in frames[-5:]
             ]
-        return json.dumps(line, ensure_ascii=False)
+        # Somebody's logger may use our fields' names for objects: their kind has to do.
+        return json.dumps(line, ensure_ascii=False, default=lambda value: type(value).__name__)
 
 
 def set_up(level: str) -> None:
@@ -69,6 +81,14 @@ def set_up(level: str) -> None:
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(level)
+
+
+def _message_of(record: logging.LogRecord) -> str:
+    """The message; where it cannot be made, its template. Logging's own complaint would print the arguments."""
+    try:
+        return record.getMessage()
+    except Exception:
+        return str(record.msg)
 
 
 def _task_id(arguments: Any) -> str:

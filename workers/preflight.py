@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import traceback
 from uuid import UUID
 
+from celery import Celery
+
 from turnchain.orchestrator_core.contracts import TurnId
-from turnchain.orchestrator_core.errors import SettingsError
-from turnchain.orchestrator_core.registry import Registry
+from turnchain.orchestrator_core.errors import SettingsError, TurnchainError
+from turnchain.orchestrator_core.registry import Registry, load_definitions
 from turnchain.stores.postgres import connect
 from turnchain.workers.settings import Settings
 
@@ -25,6 +28,36 @@ def check_pool(pool: str) -> None:
             f"pool = {green[0]} is not supported: it patches the threads and sockets that renew leases, and kombu with "
             f"Redis delivers to it at a fraction of the speed; start the worker with --pool threads (or one of {POOLS})"
         )
+
+
+def check_app(app: Celery) -> None:
+    """Refuse an app whose tasks run where they are published.
+
+    Raises:
+        SettingsError: `task_always_eager` is on.
+    """
+    if app.conf.task_always_eager:
+        raise SettingsError(
+            "task_always_eager is on: a worker would run whole turns inside whatever publishes a message; turn it off"
+        )
+
+
+def registry_of(settings: Settings) -> Registry:
+    """Import what the worker is to serve.
+
+    Raises:
+        TurnchainError: a path holds no orchestrator, or its module cannot be imported, for whatever reason.
+    """
+    try:
+        return Registry(load_definitions(settings.orchestrators))
+    except TurnchainError:
+        raise
+    except Exception as error:
+        raised = traceback.extract_tb(error.__traceback__)[-1]
+        raise SettingsError(
+            f"TURNCHAIN_ORCHESTRATORS = {','.join(settings.orchestrators)!r} cannot be imported: "
+            f"{type(error).__name__}: {error} ({raised.filename}:{raised.lineno})"
+        ) from error
 
 
 def check_registry(registry: Registry) -> None:

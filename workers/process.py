@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import socket
+import logging
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from celery import Celery
@@ -14,12 +14,15 @@ from turnchain.orchestrator_core.invoke import Invoker
 from turnchain.orchestrator_core.registry import Registry
 from turnchain.stores.postgres import PostgresStores, connect
 from turnchain.tasks.environment import TaskEnvironment, install_environment, remove_environment
+from turnchain.tasks.identity import process_id
 from turnchain.workers.clock import SystemClock, new_turn_id
 from turnchain.workers.draining import Draining
 from turnchain.workers.housekeeping import Housekeeping
 from turnchain.workers.leases import HeldLeases
-from turnchain.workers.publishing import WorkerPublisher
+from turnchain.workers.publishing import GuardedPublisher
 from turnchain.workers.settings import Settings
+
+log = logging.getLogger("turnchain.workers")
 
 
 @dataclass(slots=True)
@@ -39,24 +42,32 @@ class PoolProcess:
 
 
 def start(
-    app: Celery, settings: Settings, registry: Registry, draining: Draining, slots: int
+    app: Celery,
+    settings: Settings,
+    registry: Registry,
+    draining: Draining,
+    *,
+    width: int,
+    slots: int,
+    queues: Sequence[str],
 ) -> PoolProcess:
     """Open the stores, install the tasks' environment and start housekeeping, all in this process.
 
-    `slots` is how many stages this process runs at once: its threads, or 1 for a prefork child.
+    `width` is how many tasks this process runs at once: its threads, or 1 for a prefork child. `slots` is how many of
+    them may be stages: none where no stage's queue is among the `queues` that are read.
     """
-    stores = connect(settings.postgres_url, max_size=slots + 2)
+    stores = connect(settings.postgres_url, max_size=width + 2)
     clock = SystemClock()
-    process_id = f"{socket.gethostname()}:{os.getpid()}"
+    own_id = process_id()
     leases = HeldLeases(
         stores.ledger,
         clock,
         draining,
-        process_id=process_id,
+        process_id=own_id,
         lease=settings.lease,
         limit_of=settings.limit_of,
     )
-    invoker = Invoker()
+    invoker = Invoker(_log_stray)
     core = Environment(
         ledger=stores.ledger,
         checkpoints=stores.checkpoints,
@@ -70,9 +81,21 @@ def start(
     )
     env = TaskEnvironment(core=core, sweep=settings.sweep_policy)
     install_environment(env)
-    record = ProcessRecord(process_id=process_id, slots=slots, signatures=dict(registry.signatures))
-    housekeeping = Housekeeping(
-        env, leases, WorkerPublisher(app), draining, record, settings.housekeeping
+    record = ProcessRecord(
+        process_id=own_id,
+        slots=slots,
+        queues=tuple(queues),
+        signatures=dict(registry.signatures),
     )
+    # Guarded, and shorter than a round: a broker that hangs must not keep leases from being renewed.
+    publisher = GuardedPublisher(app, settings.housekeeping / 4)
+    housekeeping = Housekeeping(env, leases, publisher, draining, record, settings.housekeeping)
     housekeeping.start()
     return PoolProcess(stores, invoker, housekeeping)
+
+
+def _log_stray(kind: type[BaseException] | None) -> None:
+    log.warning(
+        "user code left something behind on the event loop",
+        extra={"error": kind.__name__ if kind else "unknown"},
+    )

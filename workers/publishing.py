@@ -5,9 +5,9 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from concurrent.futures import TimeoutError as NotYet
+from dataclasses import dataclass, field
 from datetime import timedelta
+from queue import SimpleQueue
 from typing import Any
 
 from celery import Celery
@@ -22,58 +22,68 @@ PUBLISH_DEADLINE = timedelta(seconds=2)
 
 # What a web process may wait for one attempt to reach the broker. `retry=False` alone does not bound a frozen one.
 _SOCKET_OPTIONS = {"socket_timeout": 1.0, "socket_connect_timeout": 1.0}
+# kombu waits 2 s after a refused connection before it looks again, which is all the time there is.
+_CONNECT_OPTIONS = {
+    "interval_start": 0.1,
+    "interval_step": 0.1,
+    "interval_max": 0.2,
+    "connect_retries_timeout": 0.3,
+}
 
 
-class WorkerPublisher:
-    """Publishes from a worker; what fails is logged and left to the sweep."""
-
-    def __init__(self, app: Celery) -> None:
-        self._app = app
-
-    def publish(self, wakes: Sequence[Wake]) -> None:
-        """One message a wake."""
-        for wake in wakes:
-            publish_quietly(self._app, wake)
+@dataclass(frozen=True, slots=True)
+class _Order:
+    wakes: Sequence[Wake]
+    done: threading.Event = field(default_factory=threading.Event)
 
 
 class GuardedPublisher:
-    """Publishes on a thread of its own and waits for it at most `PUBLISH_DEADLINE`.
+    """Publishes on a thread of its own and waits for it at most `deadline`; what fails is left to the sweep.
 
-    While an earlier publication still hangs, later ones are not even begun: their turns are `ready` in the ledger, and
-    the workers' sweep publishes them.
+    While a publication hangs behind its deadline, later ones are not even begun: their turns are `ready` in the ledger,
+    and the workers' sweep publishes them. The thread is a daemon, so a broker that hangs does not hold the process's
+    end, and it is begun anew in the child of a fork.
     """
 
-    def __init__(self, app: Celery) -> None:
+    def __init__(self, app: Celery, deadline: timedelta = PUBLISH_DEADLINE) -> None:
         self._app = app
+        self._deadline = deadline
         self._lock = threading.Lock()
-        self._executor: ThreadPoolExecutor | None = None
-        self._hanging = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._orders: SimpleQueue[_Order] = SimpleQueue()
+        self._late: _Order | None = None
 
     def publish(self, wakes: Sequence[Wake]) -> None:
         """One message a wake, within the deadline."""
         if not wakes:
             return
-        if self._hanging.is_set():
+        late = self._late
+        if late and not late.done.is_set():
             log.warning("not published: the broker hangs", extra={"turns": len(wakes)})
             return
-        with self._lock:
-            self._executor = self._executor or ThreadPoolExecutor(
-                1, thread_name_prefix="turnchain-publish"
-            )
-            future = self._executor.submit(self._publish, list(wakes))
-        try:
-            future.result(PUBLISH_DEADLINE.total_seconds())
-        except NotYet:
-            if not future.done():
-                self._hanging.set()
+        order = _Order(tuple(wakes))
+        self._begin()
+        self._orders.put(order)
+        if not order.done.wait(self._deadline.total_seconds()):
+            self._late = order
             log.warning("publishing takes longer than its deadline", extra={"turns": len(wakes)})
 
-    def _publish(self, wakes: list[Wake]) -> None:
-        try:
-            for wake in wakes:
-                publish_quietly(self._app, wake)
-        finally:
-            self._hanging.clear()
+    def _begin(self) -> None:
+        with self._lock:
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(
+                    target=self._serve, name="turnchain-publish", daemon=True
+                )
+                self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            order = self._orders.get()
+            try:
+                for wake in order.wakes:
+                    publish_quietly(self._app, wake)
+            finally:
+                order.done.set()
 
 
 def producer_app(broker: Celery | str, key_prefix: str, load_queue: str) -> Celery:
@@ -94,7 +104,11 @@ def producer_app(broker: Celery | str, key_prefix: str, load_queue: str) -> Cele
         options = dict(conf.broker_transport_options or {})
     is_redis = str(app.conf.broker_url).startswith("redis")
     app.conf.update(
-        broker_transport_options={**options, **(_SOCKET_OPTIONS if is_redis else {})},
+        broker_transport_options={
+            **options,
+            **_CONNECT_OPTIONS,
+            **(_SOCKET_OPTIONS if is_redis else {}),
+        },
         broker_connection_timeout=1.0,
         task_publish_retry=False,
         task_ignore_result=True,

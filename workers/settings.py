@@ -14,10 +14,21 @@ from turnchain.orchestrator_core.errors import SettingsError, scrub
 from turnchain.orchestrator_core.sweep import SweepPolicy
 
 PREFIX = "TURNCHAIN_"
+_HEARTBEAT_COUNTS = timedelta(seconds=10)
+"""How long the ledger takes a silent process for alive."""
+_LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
+BROKER_SCHEMES = ("redis://", "rediss://", "redis+socket://", "amqp://", "amqps://", "pyamqp://")
 
 
 def _seconds(value: Any) -> timedelta:
-    return value if isinstance(value, timedelta) else timedelta(seconds=float(value))
+    reason = "it must be a number of seconds greater than 0, such as 20 or 0.5"
+    try:
+        duration = value if isinstance(value, timedelta) else timedelta(seconds=float(value))
+    except (TypeError, ValueError, OverflowError):
+        raise ValueError(reason) from None
+    if duration <= timedelta(0):
+        raise ValueError(reason)
+    return duration
 
 
 def _words(value: Any) -> Any:
@@ -28,7 +39,7 @@ def _words(value: Any) -> Any:
     )
 
 
-Seconds = Annotated[timedelta, BeforeValidator(_seconds), Field(gt=timedelta(0))]
+Seconds = Annotated[timedelta, BeforeValidator(_seconds)]
 """A positive number of seconds in the environment."""
 Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 """Comma-separated."""
@@ -76,10 +87,16 @@ class Settings(Record):
     @field_validator("broker_url")
     @classmethod
     def _is_broker(cls, value: str) -> str:
-        schemes = ("redis://", "rediss://", "redis+socket://", "amqp://", "amqps://", "pyamqp://")
-        if not value.startswith(schemes):
-            raise ValueError(f"it must begin with one of {', '.join(schemes)}")
+        if not value.startswith(BROKER_SCHEMES):
+            raise ValueError(f"it must begin with one of {', '.join(BROKER_SCHEMES)}")
         return value
+
+    @field_validator("log_level")
+    @classmethod
+    def _is_level(cls, value: str) -> str:
+        if value.upper() not in _LEVELS:
+            raise ValueError(f"it must be {', '.join(_LEVELS[:-1])} or {_LEVELS[-1]}")
+        return value.upper()
 
     @classmethod
     def from_env(cls, environ: Mapping[str, str]) -> Settings:
@@ -104,6 +121,12 @@ class Settings(Record):
                 f"TURNCHAIN_HOUSEKEEPING = {settings.housekeeping.total_seconds()} is more than a third of "
                 f"TURNCHAIN_LEASE = {settings.lease.total_seconds()}: a lease could run out between two renewals; "
                 "raise the lease"
+            )
+        if settings.housekeeping > _HEARTBEAT_COUNTS / 3:
+            raise SettingsError(
+                f"TURNCHAIN_HOUSEKEEPING = {settings.housekeeping.total_seconds()} is more than a third of the "
+                f"{_HEARTBEAT_COUNTS.total_seconds():g} s for which a heartbeat counts: the process's slots would come "
+                "and go; lower it"
             )
         return settings
 
@@ -148,4 +171,14 @@ def _sentence(error: Any, given: Mapping[str, str]) -> str:
     variable = PREFIX + name.upper()
     if error["type"] == "missing":
         return f"{variable} is not set: set it, for example to postgresql://user:password@host/database"
-    return f"{variable} = {scrub(given.get(name))!r} is not usable: {error['msg'].removeprefix('Value error, ')}"
+    value = given.get(name, "")
+    shown = without_secrets(value) if name.endswith("_url") else scrub(value)
+    return f"{variable} = {shown!r} is not usable: {error['msg'].removeprefix('Value error, ')}"
+
+
+def without_secrets(url: str) -> str:
+    """A URL, however wrong it is, without what may be a password: user and query are left out."""
+    scheme, found, rest = url.partition("://") if "://" in url else ("", "", url)
+    address, asks, _ = rest.partition("?")
+    _, has_user, place = address.rpartition("@")
+    return f"{scheme}{found}{'…@' if has_user else ''}{place}{'?…' if asks else ''}"
