@@ -19,7 +19,7 @@ from psycopg.types.json import Jsonb
 from examples.booking import world
 from examples.booking.dialogues import Dialogue
 from examples.booking.fleet import Worker
-from turnchain import SessionClient
+from turnchain import SessionClient, TurnTimeout
 
 RESULT_SECONDS = 300.0
 
@@ -56,7 +56,7 @@ async def play(
         )
 
     async def answered(said: Any, began: float) -> None:
-        with suppress(TimeoutError):
+        with suppress(TurnTimeout):
             await said.aresult(RESULT_SECONDS)
         durations.append(asyncio.get_running_loop().time() - began)
         told(len(durations))

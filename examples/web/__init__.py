@@ -1,0 +1,1 @@
+"""Enqueueing from a web app: ten lines of Django, ten lines of FastAPI."""
