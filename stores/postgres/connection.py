@@ -123,7 +123,7 @@ class Connections:
         pool = pools.durable if durable else pools.relaxed
         pool.open()
         try:
-            connection = pool.getconn()
+            connection = _alive(pool)
         except PoolTimeout as error:
             raise self._diagnosed() from error
         try:
@@ -148,7 +148,6 @@ class Connections:
             max_size=self._max_size,
             open=False,
             configure=configure,
-            check=_refuse_dead,
             timeout=_WAIT,
             # Give up soon: attempts that back off would keep a server that is up again waiting.
             reconnect_timeout=_WAIT,
@@ -172,13 +171,29 @@ class Connections:
         )
 
 
-def _refuse_dead(connection: psycopg.Connection[Any]) -> None:
+def _alive(pool: Pool) -> psycopg.Connection[DictRow]:
+    """A connection that the server has not hung up on.
+
+    Not by a `check=` of the pool: over each dead connection that sleeps a second, then two (psycopg_pool 3.3), and after
+    a restart all idle ones are dead, so that the first callers timed out in front of a server that was up.
+    """
+    while _is_dead(connection := pool.getconn()):
+        connection.close()
+        pool.putconn(connection)  # which has a new one made in its place
+    return connection
+
+
+def _is_dead(connection: psycopg.Connection[Any]) -> bool:
     # An idle connection has nothing to read unless the server has hung up (or said something
     # harmless): so the healthy case costs a system call, not a round trip.
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     if poll.poll(0):
-        ConnectionPool.check_connection(connection)
+        try:
+            ConnectionPool.check_connection(connection)
+        except psycopg.Error:
+            return True
+    return False
 
 
 def _parsed(url: str) -> tuple[str, str]:
