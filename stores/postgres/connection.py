@@ -174,8 +174,8 @@ class Connections:
 def _alive(pool: Pool) -> psycopg.Connection[DictRow]:
     """A connection that the server has not hung up on.
 
-    Not by a `check=` of the pool: over each dead connection that sleeps a second, then two (psycopg_pool 3.3), and after
-    a restart all idle ones are dead, so that the first callers timed out in front of a server that was up.
+    Not by a `check=` of the pool: over each dead connection that sleeps a second, then two (psycopg_pool 3.3), and
+    after a restart all idle ones are dead, so that the first callers timed out in front of a server that was up.
     """
     while _is_dead(connection := pool.getconn()):
         connection.close()
