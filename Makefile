@@ -18,7 +18,7 @@ help:
 	@echo 'make test-long  the tests that take minutes'
 	@echo 'make check      formatting, lint, types, architecture'
 	@echo 'make fmt        format, and fix what can be fixed'
-	@echo 'make demo       the booking example on two workers, one of them killed again and again'
+	@echo 'make demo       the booking example on two workers that are killed again and again'
 	@echo 'make lock       resolve $(LOCK) anew from pyproject.toml'
 	@echo 'make clean      remove the virtual environment and everything generated'
 
@@ -53,7 +53,7 @@ fmt: $(READY)
 	$(BIN)/ruff format .
 
 demo: $(READY)
-	$(BIN)/python -m examples.booking --workers 2 --kill
+	$(BIN)/python -m examples.booking --workers 2 --kill --repeat 25
 
 # One file for Python 3.11 to 3.13, with hashes and without any index address. uv lives in a place of its own, so that
 # a stale lock never stands in the way of a new one.

@@ -235,6 +235,8 @@ _SECRET_TEXT = re.compile(
 )
 _NOT_STORABLE = re.compile("[\x00\ud800-\udfff]")
 _MAX_CAUSES = 5
+_LONGEST_TEXT = 4000
+"""Characters: an error is stored beside its turn several times, and says what went wrong, not all that was there."""
 
 
 def scrub(value: Any) -> Any:
@@ -252,6 +254,15 @@ def scrub(value: Any) -> Any:
     return value
 
 
+def text_of(error: BaseException) -> str:
+    """An exception's text, which may be of any size or, where an author's `__str__` raises, none at all."""
+    try:
+        text = str(error)
+    except Exception as failure:
+        return f"(its text cannot be made: {type(failure).__name__})"
+    return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
+
+
 def to_record(error: BaseException, depth: int = 0) -> JSONObject:
     """The stored form of an error. It keeps message, code, category, context and causes. [O 11.8]
 
@@ -263,7 +274,7 @@ def to_record(error: BaseException, depth: int = 0) -> JSONObject:
         "type": type(error).__name__,
         "code": own.code if own else SupervisorFailedError.code,
         "category": own.category if own else "unknown",
-        "message": _storable(scrub(str(error))),
+        "message": _storable(scrub(text_of(error))),
     }
     if own and own.context:
         record["context"] = _storable(scrub(own.context))

@@ -31,6 +31,7 @@ from turnchain.orchestrator_core.errors import (
     SupervisorFailedError,
     SupervisorRoutingError,
     TurnchainError,
+    text_of,
     to_record,
 )
 from turnchain.orchestrator_core.steps import StepJournal
@@ -120,7 +121,7 @@ class Interpreter:
             returned = IntentReturned(error=to_record(error))
         except Exception as error:
             failed = SupervisorFailedError(
-                f"intent {key!r} raised {type(error).__name__}: {error}", {"intent": key}
+                f"intent {key!r} raised {type(error).__name__}: {text_of(error)}", {"intent": key}
             )
             failed.__cause__ = error
             returned = IntentReturned(error=to_record(failed))
@@ -215,7 +216,9 @@ class Interpreter:
         except TurnchainError as error:
             return Raised(to_record(error))
         except Exception as error:
-            failed = SupervisorFailedError(f"{what} raised {type(error).__name__}: {error}")
+            failed = SupervisorFailedError(
+                f"{what} raised {type(error).__name__}: {text_of(error)}"
+            )
             failed.__cause__ = error
             return Raised(to_record(failed))
 

@@ -142,13 +142,18 @@ def _own(error: BaseException) -> BaseException:
     process (SystemExit, from a library that thinks it is a program) must not end a thread of the pool, which Celery
     would count as busy for ever; on the main thread it may be this process's own signal, and is left alone.
     """
-    if isinstance(error, BaseExceptionGroup):
+    kind: type[BaseException] = type(error)
+    if issubclass(kind, BaseExceptionGroup):
         found = cast("BaseExceptionGroup[BaseException]", error).subgroup(Interruption)
-        return _first_leaf(found) if found else cast("BaseException", error)
+        if found:
+            return _first_leaf(found)
+    if issubclass(kind, Exception):
+        return error
     is_main = threading.current_thread() is threading.main_thread()
-    if isinstance(error, SystemExit | KeyboardInterrupt) and not is_main:
+    ends_process = issubclass(kind, SystemExit | KeyboardInterrupt) and not is_main
+    if ends_process or issubclass(kind, GeneratorExit | BaseExceptionGroup):
         return OrchestratorFailedError(
-            f"{type(error).__name__} was raised, which ends a process: raise an exception that says what went wrong"
+            f"{kind.__name__} was raised, which is not for user code: raise an exception that says what went wrong"
         )
     return error
 

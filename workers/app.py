@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from pathlib import Path
 from typing import Any
 
 import billiard.pool
@@ -29,6 +31,10 @@ def create_app(settings: Settings) -> Celery:
     install(app, settings)
     return app
 
+
+# As Celery does for `-A`, but for as long as the process runs: definitions are imported after it has taken that back.
+if str(Path.cwd()) not in sys.path:
+    sys.path.append(str(Path.cwd()))
 
 try:
     app = create_app(Settings.from_env(os.environ))

@@ -22,7 +22,7 @@ from psycopg import sql
 import turnchain
 from examples.booking import verdict
 from examples.booking.bot import SERVICES, family
-from examples.booking.dialogues import Dialogue, read
+from examples.booking.dialogues import Dialogue, read, repeated
 from examples.booking.fleet import Worker
 from examples.booking.play import Killer, play, prepare
 from turnchain.orchestrator_core.errors import TurnchainError
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # As Ctrl-C does: an orderly end stops the workers and the servers, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        dialogues = read(options.dialogues)[: options.limit]
+        dialogues = repeated(read(options.dialogues)[: options.limit], options.repeat)
         unknown = {
             service
             for each in dialogues
@@ -186,6 +186,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--limit", type=_positive, default=None, help="only the first so many dialogues"
     )
+    parser.add_argument("--repeat", type=_positive, default=1, help="play every dialogue so often")
     parser.add_argument(
         "--kill", action="store_true", help="SIGKILL a child every 2 s and a worker every 5 s"
     )

@@ -84,6 +84,17 @@ def read(path: Path) -> list[Dialogue]:
     return list(_parsed(path))
 
 
+def repeated(dialogues: list[Dialogue], times: int) -> list[Dialogue]:
+    """Every dialogue so many times, each time as a session of its own."""
+    if times == 1:
+        return dialogues
+    return [
+        each.model_copy(update={"dialogue_id": f"{each.dialogue_id}.{number}"})
+        for number in range(times)
+        for each in dialogues
+    ]
+
+
 def _parsed(path: Path) -> Iterator[Dialogue]:
     seen: set[str] = set()
     with path.open(encoding="utf-8") as lines:

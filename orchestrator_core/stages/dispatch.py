@@ -30,6 +30,7 @@ from turnchain.orchestrator_core.errors import (
     StoreUnavailableError,
     SupervisorDriftError,
     TurnchainError,
+    text_of,
     to_record,
 )
 from turnchain.orchestrator_core.interpreter import Interpreter
@@ -158,7 +159,7 @@ def migrated(turn: TurnContext, saved_signature: str, state: JSONObject) -> JSON
         return dict(checked_json("state", cast("Any", migrate)(asked)))
     except Exception as error:
         raise SupervisorDriftError(
-            f"on_drift of {turn.definition.name!r} raised {type(error).__name__}: {error}",
+            f"on_drift of {turn.definition.name!r} raised {type(error).__name__}: {text_of(error)}",
             {"session_id": turn.session.session_id, "saved_signature": saved_signature},
         ) from error
 

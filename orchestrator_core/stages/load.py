@@ -16,6 +16,7 @@ from turnchain.orchestrator_core.errors import (
     OrchestratorFailedError,
     TurnchainError,
     TurnConflictError,
+    text_of,
     to_record,
 )
 from turnchain.orchestrator_core.messages import messages_from
@@ -78,6 +79,6 @@ def call_provider(turn: TurnContext, env: Environment, provider: Provider, field
         return env.invoker.call(known[provider.name], asked, watch=turn.watch)
     except Exception as error:
         raise OrchestratorFailedError(
-            f"the {field} provider {provider.name!r} raised {type(error).__name__}: {error}",
+            f"the {field} provider {provider.name!r} raised {type(error).__name__}: {text_of(error)}",
             {"field": field},
         ) from error

@@ -18,7 +18,12 @@ from turnchain.orchestrator_core.contracts import (
 from turnchain.orchestrator_core.contracts.events import HISTORY_WINDOWED
 from turnchain.orchestrator_core.definition import HistoryWindow, Slicer
 from turnchain.orchestrator_core.environment import Environment
-from turnchain.orchestrator_core.errors import OrchestratorConfigError, TurnchainError, to_record
+from turnchain.orchestrator_core.errors import (
+    OrchestratorConfigError,
+    TurnchainError,
+    text_of,
+    to_record,
+)
 from turnchain.orchestrator_core.messages import messages_from
 from turnchain.orchestrator_core.ports import Unit
 from turnchain.orchestrator_core.turn_context import TurnContext
@@ -61,6 +66,6 @@ def _slice(history: Sequence[Message], window: int | Slicer, role: str) -> tuple
         return messages_from(window(tuple(history)))
     except Exception as error:
         raise OrchestratorConfigError(
-            f"history_window.{role} raised {type(error).__name__}: {error}",
+            f"history_window.{role} raised {type(error).__name__}: {text_of(error)}",
             {"field": f"history_window.{role}"},
         ) from error

@@ -65,7 +65,7 @@ def test_every_command_is_one_that_there_is(words: list[str]) -> None:
     if program == "make":
         assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.MULTILINE)
     elif program == "pip":
-        extra = words[-1].removeprefix("turnchain[").removesuffix("]")
+        extra = words[-1].removeprefix(".[").removesuffix("]")
         assert extra in PROJECT["project"]["optional-dependencies"]
     elif program == "export":
         names = [word.partition("=")[0] for word in words[1:]]

@@ -147,3 +147,22 @@ def test_an_interruption_is_no_exception(kind: type[BaseException]) -> None:
     """An intent's `except Exception` must not swallow it."""
     assert issubclass(kind, Interruption)
     assert not issubclass(kind, Exception)
+
+
+class Unspeakable(Exception):
+    """An author's error whose text cannot be made."""
+
+    def __str__(self) -> str:
+        raise ValueError
+
+
+def test_an_error_without_a_text_is_still_an_error() -> None:
+    """Found by three dead turns: the stage that recorded it raised in its place."""
+    record = to_record(Unspeakable())
+
+    assert (record["type"], record["code"]) == ("Unspeakable", "SUPERVISOR_FAILED")
+
+
+def test_an_errors_text_is_cut() -> None:
+    """40 MB of it filled a worker's memory, and no store took them. [O 15.2 G42]"""
+    assert len(to_record(ValueError("x" * 100_000))["message"]) < 5000

@@ -295,7 +295,15 @@ def test_a_closed_invoker_begins_anew(invoker: Invoker, watch: FakeWatch) -> Non
 
 
 @pytest.mark.parametrize("call", [raising, araising])
-@pytest.mark.parametrize("error", [SystemExit("x"), KeyboardInterrupt()])
+@pytest.mark.parametrize(
+    "error",
+    [
+        SystemExit("x"),
+        KeyboardInterrupt(),
+        GeneratorExit(),
+        BaseExceptionGroup("x", [KeyboardInterrupt()]),
+    ],
+)
 def test_what_ends_a_process_does_not_end_a_thread_of_the_pool(
     invoker: Invoker, watch: FakeWatch, call: Any, error: BaseException
 ) -> None:
