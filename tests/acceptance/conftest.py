@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.harness import QUICK, ROOT, Database, Floor
+from tests.acceptance.database import Database
+from tests.acceptance.harness import QUICK, ROOT, Floor
 from tests.acceptance.rabbitmq import VARIABLE, virtual_host
 from tests.acceptance.shop import DOORS, EVIDENCE_URL
 

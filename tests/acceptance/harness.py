@@ -1,36 +1,32 @@
-"""What the crash walk stands on: workers to kill, gates to hold them at, and SQL that says what really happened."""
+"""What the crash walk stands on: a floor with workers to start, freeze and kill, and the numbers to keep."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import signal
-import threading
-from collections.abc import Callable, Generator, Mapping, Sequence
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import count
 from pathlib import Path
-from time import monotonic
 from types import MappingProxyType
-from typing import Any, LiteralString, TypeVar, cast
+from typing import Any
 
 import psycopg
 from celery import Celery
-from psycopg import sql
-from psycopg.rows import DictRow, dict_row
 
 import turnchain
-from examples.booking.fleet import Worker
-from tests.acceptance import shop
+from examples.booking.fleet import QUEUES, Worker
+from tests.acceptance.database import Database, wait_for
 from turnchain import SessionClient, Turn
-from turnchain.orchestrator_core.contracts import Stage, TurnId, Wake
+from turnchain.orchestrator_core.contracts import STAGES, Stage, TurnId, Wake
 from turnchain.tasks.chain import publish
 from turnchain.workers.publishing import GuardedPublisher, producer_app
 
-T = TypeVar("T")
-
 ROOT = Path(__file__).parents[2]
+LAUNCH = ROOT / "workers" / "launch.py"
 
 LEASE, SWEEP, REWAKE = 3.0, 1.0, 1.0
 QUICK: Mapping[str, str] = {
@@ -51,271 +47,27 @@ CHILD = 2.0
 """[Numbers] A killed child's turn is claimed elsewhere within this."""
 SWEPT = SWEEP + 2
 """What only waits for a sweep goes on within this."""
-
-_SCHEMA = r"""
-CREATE TABLE shop_rows (
-    id bigserial PRIMARY KEY, at timestamptz NOT NULL DEFAULT clock_timestamp(), turn_id uuid, status text,
-    stage text, fence bigint, lease_owner text, attempts integer, takeovers integer
-);
-CREATE FUNCTION shop_log() RETURNS trigger LANGUAGE plpgsql AS $function$
-BEGIN
-    INSERT INTO shop_rows (turn_id, status, stage, fence, lease_owner, attempts, takeovers)
-    VALUES (NEW.turn_id, NEW.status, NEW.stage, NEW.fence, NEW.lease_owner, NEW.attempts, NEW.takeovers);
-    RETURN NULL;
-END
-$function$;
-CREATE TRIGGER shop_log AFTER UPDATE ON turnchain_turns FOR EACH ROW WHEN (
-    (OLD.status, OLD.stage, OLD.fence, OLD.lease_owner, OLD.attempts)
-    IS DISTINCT FROM (NEW.status, NEW.stage, NEW.fence, NEW.lease_owner, NEW.attempts)
-) EXECUTE FUNCTION shop_log();
-
-CREATE FUNCTION shop_wait() RETURNS trigger LANGUAGE plpgsql AS $function$
-BEGIN
-    PERFORM pg_advisory_xact_lock_shared(TG_ARGV[0]::integer, substring(
-        coalesce(NEW.lease_owner, OLD.lease_owner) FROM ':(\d+)/')::integer);
-    PERFORM pg_advisory_xact_lock(TG_ARGV[0]::integer, 0);
-    RETURN NEW;
-END
-$function$;
-"""
-"""A history of every turn's row, and a place to wait for whoever writes it. Only tests' databases have them."""
-
-
-def wait_for(look: Callable[[], T | None], within: float, what: str) -> T:
-    """What `look` returns, once that is true.
-
-    Raises:
-        AssertionError: it was not within so many seconds.
-    """
-    deadline = monotonic() + within
-    while True:
-        found = look()
-        if found:
-            return found
-        assert monotonic() < deadline, f"{what}: not within {within} s"
-        threading.Event().wait(0.02)
+ONE_CLAIM_EACH = [(stage.value, 0) for stage in STAGES]
+"""The claims of a turn that nothing happened to, as `Database.claims` tells them."""
 
 
 @dataclass(slots=True)
-class Database:
-    """A test's own database: what the ledger says, and what the shop's callables left."""
+class TiedWorker(Worker):
+    """A worker that dies with the test's process, also when that is killed."""
 
-    url: str
-    lease: float = LEASE
-
-    def prepare(self) -> None:
-        """Add the evidence tables to a database that has Turnchain's schema."""
-        self.execute(_SCHEMA + shop.SCHEMA)
-
-    def execute(self, statement: str, *params: Any) -> None:
-        """Carry out SQL."""
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(statement.encode(), params or None)
-
-    def rows(self, query: str, *params: Any) -> list[dict[str, Any]]:
-        """All rows of a query."""
-        connect = psycopg.Connection[DictRow].connect
-        with connect(self.url, autocommit=True, row_factory=dict_row) as connection:
-            return connection.execute(query.encode(), params).fetchall()
-
-    def value(self, query: str, *params: Any) -> Any:
-        """The first column of the first row."""
-        found = self.rows(query, *params)
-        return next(iter(found[0].values())) if found else None
-
-    def turn(self, turn: Turn) -> dict[str, Any]:
-        """The turn's row."""
-        return self.rows("SELECT * FROM turnchain_turns WHERE turn_id = %s", turn.turn_id)[0]
-
-    def stands(self, turn: Turn, **columns: Any) -> bool:
-        """Whether the turn's row has these values."""
-        row = self.turn(turn)
-        return all(row[name] == value for name, value in columns.items())
-
-    def history(self, turn: Turn) -> list[dict[str, Any]]:
-        """Every state that the turn's row was in, oldest first."""
-        return self.rows("SELECT * FROM shop_rows WHERE turn_id = %s ORDER BY id", turn.turn_id)
-
-    def claims(self, turn: Turn) -> list[tuple[str, int]]:
-        """Stage and fence of every claim that was granted on the turn, in order."""
-        claims: list[tuple[str, int]] = []
-        before = None
-        for row in self.history(turn):
-            if row["lease_owner"] and row["lease_owner"] != before:
-                claims.append((row["stage"], row["fence"]))
-            before = row["lease_owner"]
-        return claims
-
-    def visits(self, session: str, what: str = "%") -> list[dict[str, Any]]:
-        """Which callables ran for a session, oldest first."""
-        return self.rows(
-            "SELECT * FROM shop_visits WHERE session = %s AND what LIKE %s ORDER BY id",
-            session,
-            what,
-        )
-
-    def visit(self, turn: Turn, session: str, what: str, iteration: int) -> dict[str, Any] | None:
-        """The latest visit of what a turn's owner runs now; None if it has not come there."""
-        owner = self.owner(turn)
-        found = [
-            row
-            for row in self.visits(session, what)
-            if row["iteration"] == iteration and row["pid"] == owner
-        ]
-        return found[-1] if found else None
-
-    def effects(self, turn: Turn) -> list[str]:
-        """Keys of the effects that the turn's steps had, in order, without the run's id."""
-        found = self.rows(
-            "SELECT effect_key FROM shop_effects WHERE starts_with(effect_key, %s) ORDER BY id",
-            str(turn.turn_id),
-        )
-        return [row["effect_key"].partition(":")[2] for row in found]
-
-    def events(self, turn: Turn) -> list[str]:
-        """The types of the turn's events, in order."""
-        found = self.rows(
-            "SELECT type FROM turnchain_turn_events WHERE turn_id = %s ORDER BY seq", turn.turn_id
-        )
-        return [row["type"] for row in found]
-
-    def checkpoints(self, session: str) -> list[int]:
-        """Indexes of the session's checkpoints."""
-        found = self.rows(
-            "SELECT turn_index FROM turnchain_checkpoints WHERE session_id = %s ORDER BY 1", session
-        )
-        return [row["turn_index"] for row in found]
-
-    @contextlib.contextmanager
-    def gate(self, condition: str) -> Generator[Gate]:
-        """Hold whoever updates a turn's row so that `condition` on OLD and NEW holds, inside that statement."""
-        number = next(_numbers)
-        name = sql.Identifier(f"shop_gate_{number}")
-        with psycopg.connect(self.url, autocommit=True) as connection:
-            connection.execute(
-                sql.SQL(
-                    "CREATE TRIGGER {} BEFORE UPDATE ON turnchain_turns FOR EACH ROW WHEN ({}) "
-                    "EXECUTE FUNCTION shop_wait({})"
-                ).format(name, sql.SQL(cast("LiteralString", condition)), sql.Literal(str(number)))
+    def start(self) -> None:
+        """Start it; `wait_until_ready` waits."""
+        tie = [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), str(int(signal.SIGKILL))]
+        command = [sys.executable, "-m", "celery", "-A", self.app, "worker", "-Q", QUEUES]
+        command += ["-P", self.pool, "-c", str(self.concurrency), "-n", f"{self.name}@%h"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [*tie, "-1", "-1", *command, "--without-mingle", "--without-gossip"],
+                env=self.environ,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
             )
-            connection.execute("SELECT pg_advisory_lock(%s, 0)", (number,))
-            yield Gate(self, number, connection)
-
-    def claim_gate(self, stage: str) -> contextlib.AbstractContextManager[Gate]:
-        """Hold whoever claims a stage as its first attempt, before the claim commits."""
-        return self.gate(
-            "OLD.lease_owner IS NULL AND NEW.lease_owner IS NOT NULL "
-            f"AND NEW.attempts = 0 AND NEW.stage = '{stage}'"
-        )
-
-    def hand_over_gate(self, stage: str) -> contextlib.AbstractContextManager[Gate]:
-        """Hold whoever hands a stage over for the first time, before the hand-over commits."""
-        return self.gate(f"OLD.stage = '{stage}' AND NEW.stage <> '{stage}' AND OLD.attempts = 0")
-
-    def owner(self, turn: Turn) -> int | None:
-        """The process that owns the turn."""
-        owner = self.turn(turn)["lease_owner"]
-        return int(owner.rpartition("/")[0].rpartition(":")[2]) if owner else None
-
-    def now(self) -> datetime:
-        """The database's clock, by which the rows' history is told."""
-        return self.value("SELECT clock_timestamp()")
-
-    def wait_until_claimed(self, turn: Turn, since: datetime, within: float) -> float:
-        """Wait until the turn is claimed anew, and return how many seconds after `since` it was.
-
-        Raises:
-            AssertionError: it was not within so many seconds.
-        """
-        query = (
-            "SELECT extract(epoch FROM min(at) - %s) FROM shop_rows "
-            "WHERE turn_id = %s AND at > %s AND lease_owner IS NOT NULL"
-        )
-        seconds = wait_for(
-            lambda: self.value(query, since, turn.turn_id, since), within + 1, "the next claim"
-        )
-        assert seconds <= within, f"claimed after {seconds} s instead of {within} s"
-        return float(seconds)
-
-    def somebody_waits(self, words: str = "") -> bool:
-        """Whether a statement with these words waits for a lock."""
-        query = (
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND wait_event_type = 'Lock' AND query LIKE %s"
-        )
-        return self.value(query, f"%{words}%") > 0
-
-    def owners_have_renewed(self) -> bool:
-        """Whether every owned lease ends later than the last sweep's grace does, so that its owner renewed it since."""
-        return not self.value(
-            "SELECT count(*) FROM turnchain_turns AS t, turnchain_sweeps AS s "
-            "WHERE t.lease_owner IS NOT NULL AND (s.postmaster_started_at <> pg_postmaster_start_time() "
-            "OR t.lease_expires_at < s.swept_at + %s * interval '1 s' + interval '0.1 s')",
-            self.lease,
-        )
-
-    def terminate_waiting(self, words: str) -> bool:
-        """End the server's side of connections whose statement has these words and waits for a lock."""
-        return bool(
-            self.rows(
-                "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() "
-                "AND wait_event_type = 'Lock' AND query LIKE %s",
-                f"%{words}%",
-            )
-        )
-
-    def waiting_claims(self) -> int:
-        """How many statements that claim a stage wait for a lock."""
-        return self.value(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() "
-            "AND wait_event_type = 'Lock' AND query LIKE '%%lease_owner IS NULL AND (parked IS NULL%%'"
-        )
-
-    @contextlib.contextmanager
-    def held(self, statement: str, *params: Any) -> Generator[psycopg.Connection[Any]]:
-        """Keep the locks of a statement for the length of the block, or until the connection's rollback."""
-        with contextlib.closing(psycopg.connect(self.url)) as connection:
-            connection.execute(statement.encode(), params or None)
-            yield connection
-            connection.rollback()
-
-
-_numbers = count(1001)
-
-
-@dataclass(slots=True)
-class Gate:
-    """A closed gate in the database; see `Database.gate`."""
-
-    database: Database
-    number: int
-    connection: psycopg.Connection[Any]
-    is_open: bool = False
-
-    def waiting(self) -> int | None:
-        """The process whose statement waits here."""
-        return self.database.value(
-            "SELECT objid::bigint FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid <> 0 LIMIT 1",
-            self.number,
-        )
-
-    def wait(self, within: float = 10) -> int:
-        """Wait until somebody stands here, and return who."""
-        return wait_for(self.waiting, within, "somebody at the gate")
-
-    def freeze_and_let_commit(self) -> int:
-        """SIGSTOP who waits here, and let the server carry out the statement; returns the frozen process."""
-        pid = self.wait()
-        os.kill(pid, signal.SIGSTOP)
-        self.open()
-        wait_for(lambda: not self.waiting(), 5, "the commit behind the gate")
-        return pid
-
-    def open(self) -> None:
-        """Let through who waits and who comes."""
-        if not self.is_open:
-            self.is_open = True
-            self.connection.execute("SELECT pg_advisory_unlock(%s, 0)", (self.number,))
 
 
 @dataclass(slots=True)
@@ -347,7 +99,7 @@ class Floor:
         """A running worker. `settings` are TURNCHAIN_ variables, in small letters and without that."""
         variables = {f"TURNCHAIN_{key.upper()}": str(value) for key, value in settings.items()}
         log = self.directory / f"{name}-{len(self.workers)}.log"
-        worker = Worker(name, {**self.environ, **variables}, log, pool, concurrency)
+        worker = TiedWorker(name, {**self.environ, **variables}, log, pool, concurrency)
         self.workers.append(worker)
         worker.start()
         self.stack.callback(self._end, worker)
@@ -382,6 +134,13 @@ class Floor:
             return self.client.enqueue(
                 "walk", connection=connection, **self._asked(session, plan, arguments)
             )
+
+    def at_the_door(self, session: str) -> Turn:
+        """A turn whose dispatch has begun and waits."""
+        self.close_door(f"work-{session}-0")
+        turn = self.enqueue(session)
+        wait_for(lambda: self.database.effects(turn) == ["0:work:before"], 10, "the door")
+        return turn
 
     def publish(self, turn: Turn, stage: str, fence: int = 0) -> None:
         """Send a wake-up call, whether it is due or not."""

@@ -13,7 +13,8 @@ import pytest
 import redis
 
 from tests.acceptance.conftest import floor_on
-from tests.acceptance.harness import Floor, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import Floor
 from tests.servers import database, prefix
 
 pytestmark = pytest.mark.acceptance

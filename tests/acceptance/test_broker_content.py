@@ -17,7 +17,8 @@ import pytest
 import redis
 
 from tests.acceptance.conftest import floor_on
-from tests.acceptance.harness import CHILD, SWEPT, Floor, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import CHILD, SWEPT, Floor
 from turnchain import Message, Provider
 from turnchain.workers.embedded import start_valkey, temporary_directory
 

@@ -6,7 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from tests.acceptance.harness import SWEPT, Floor, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import SWEPT, Floor
 from turnchain import Turn
 
 pytestmark = pytest.mark.acceptance

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.acceptance.harness import CHILD, Floor, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import CHILD, Floor
 from turnchain import Turn
 
 pytestmark = pytest.mark.acceptance

@@ -6,16 +6,8 @@ import contextlib
 
 import pytest
 
-from tests.acceptance.harness import (
-    REWAKE,
-    SWEPT,
-    WHOLE_WORKER,
-    Floor,
-    effects_of,
-    freeze,
-    thaw,
-    wait_for,
-)
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import REWAKE, SWEPT, WHOLE_WORKER, Floor, effects_of, freeze, thaw
 from turnchain.stores.postgres import connect
 
 pytestmark = pytest.mark.acceptance
@@ -45,6 +37,32 @@ def test_a_worker_frozen_outside_a_transaction_is_taken_over_and_refused_when_it
     assert database.effects(turn) == effects_of(2)
     assert database.turn(turn)["takeovers"] == 1
     assert floor.enqueue("s1").result(10).turn_index == 1
+
+
+@pytest.mark.parametrize("pool", ["prefork", "threads"])
+def test_what_a_woken_worker_writes_is_refused_by_the_server_itself(
+    floor: Floor, pool: str
+) -> None:
+    """[DESIGN 5] Every write guards on fence and owner: between user code and hand-over nobody looks at the clock."""
+    database = floor.database
+    first = floor.start("w1", pool=pool)
+    floor.close_door("window")
+    turn = floor.enqueue("s1")
+    wait_for(lambda: database.visit(turn, "", "window", 0), 10, "the worker at the door")
+    floor.start("w2", pool=pool)
+    stopped_at = database.now()
+    freeze(first)
+    database.wait_until_claimed(turn, stopped_at, WHOLE_WORKER)
+    floor.open_door("window")
+    floor.assert_settled_once(turn, "s1")
+    history = database.history(turn)
+
+    thaw(first)
+
+    wait_for(lambda: '"moved-on"' in first.log.read_text(), 10, "the woken worker's refusal")
+    assert floor.enqueue("s1").result(10).turn_index == 1
+    assert database.history(turn) == history, "nothing has moved the turn since"
+    assert database.events(turn).count("orchestrator.history.windowed") == 1
 
 
 @pytest.mark.parametrize("pool", ["prefork", "threads"])

@@ -8,7 +8,8 @@ import signal
 import pytest
 
 from examples.booking.fleet import Worker
-from tests.acceptance.harness import Floor, effects_of, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import Floor, effects_of
 from turnchain import Turn
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.parametrize("pool", ["prefork", "threads"])]
@@ -36,7 +37,7 @@ def assert_handed_back(floor: Floor, turn: Turn) -> None:
     # Once more where the worker that goes away fetched the wake-up call itself, before it stopped fetching.
     assert row["fence"] >= 1
     assert row["takeovers"] == 0
-    assert {each["attempts"] for each in floor.database.history(turn)} == {0}
+    assert floor.database.attempts(turn) == {0}
 
 
 def pids(floor: Floor, what: str) -> list[int]:

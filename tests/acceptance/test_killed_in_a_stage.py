@@ -7,7 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from tests.acceptance.harness import CHILD, WHOLE_WORKER, Floor, effects_of, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import CHILD, WHOLE_WORKER, Floor, effects_of
 from turnchain import Provider
 from turnchain.orchestrator_core.contracts import STAGES
 
@@ -36,7 +37,7 @@ def test_a_child_killed_right_after_its_claim_is_replaced_in_each_of_the_seven_s
 
         floor.assert_settled_once(turn, "s1")
     assert [stage for stage, _ in database.claims(turn)] == [each for each in STAGES for _ in "12"]
-    assert max(row["attempts"] for row in database.history(turn)) == 1
+    assert max(database.attempts(turn)) == 1
     assert database.turn(turn)["takeovers"] == len(STAGES)
     assert database.effects(turn) == effects_of(2)
 
@@ -68,7 +69,7 @@ def test_a_child_killed_inside_the_work_of_a_stage_costs_that_stage_or_iteration
     runs = [row["iteration"] for row in database.visits("s1", "work")]
     assert runs == [0, 0, 1, 1], "of the second turn, iteration 0 ran once and iteration 1 twice"
     assert database.effects(turn) == effects_of(2), "the first step of iteration 1 was journaled"
-    assert max(row["attempts"] for row in database.history(turn)) == 1
+    assert max(database.attempts(turn)) == 1
 
 
 def test_a_child_killed_while_persist_reads_what_it_is_to_save_leaves_one_checkpoint(
@@ -122,7 +123,7 @@ def test_a_turn_killed_once_in_each_of_ten_iterations_is_done_with_attempts_neve
 
     assert turn.result(10).data == {"worked": 10}
     floor.assert_settled_once(turn, "s1")
-    assert max(row["attempts"] for row in database.history(turn)) == 1
+    assert max(database.attempts(turn)) == 1
     assert database.turn(turn)["takeovers"] == 10
     runs = [(row["iteration"], row["attempt"]) for row in database.visits("s1", "stumble")]
     assert runs == [(iteration, attempt) for iteration in range(10) for attempt in (0, 1)]
@@ -196,7 +197,7 @@ def test_the_turns_of_a_killed_worker_go_on_within_lease_and_sweep(
         assert [row["iteration"] for row in database.visits(session, "work")] == [0, 1, 1]
         assert database.effects(turn) == effects_of(2)
         assert database.turn(turn)["takeovers"] == 1
-        assert max(row["attempts"] for row in database.history(turn)) == 1
+        assert max(database.attempts(turn)) == 1
 
 
 def test_a_turn_whose_only_worker_was_killed_goes_on_with_the_next_one(floor: Floor) -> None:

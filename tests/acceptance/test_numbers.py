@@ -10,7 +10,8 @@ import psycopg
 import pytest
 
 from tests.acceptance.conftest import floor_on
-from tests.acceptance.harness import CHILD, SHIPPED, Floor, effects_of, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import CHILD, SHIPPED, Floor, effects_of
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 
@@ -37,17 +38,14 @@ def test_two_hundred_turns_at_once_on_two_slots_are_answered_without_a_takeover(
         f"s{number}": floor.enqueue(f"s{number}", ["think"], input={"seconds": THINKS})
         for number in range(SESSIONS)
     }
-    began = monotonic()
     for turn in turns.values():
         assert turn.result(120).ok
-    seconds = monotonic() - began
 
     assert database.value("SELECT max(takeovers) FROM turnchain_turns") == 0
     assert database.value("SELECT max(attempts) FROM shop_rows") == 0
     assert database.value("SELECT max(fence) FROM turnchain_turns") == 0
     assert database.value("SELECT count(*) FROM shop_visits WHERE what = 'think'") == SESSIONS
     assert database.value("SELECT count(*) FROM turnchain_checkpoints") == SESSIONS
-    assert seconds < 3 * SESSIONS * THINKS / SLOTS
 
 
 def test_a_child_killed_under_shipped_settings_is_replaced_within_two_seconds(

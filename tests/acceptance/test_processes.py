@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.acceptance.harness import Floor, wait_for
+from tests.acceptance.database import wait_for
+from tests.acceptance.harness import Floor
 
 pytestmark = pytest.mark.acceptance
 
@@ -98,6 +99,6 @@ def test_beats_drain_what_nobody_sweeps_and_two_of_them_do_no_harm(floor: Floor)
         turn = floor.accept(f"s{number}")
         assert turn.result(1.5).ok
         floor.assert_settled_once(turn, f"s{number}")
-        assert {row["attempts"] for row in floor.database.history(turn)} == {0}
+        assert floor.database.attempts(turn) == {0}
     failed = [line for line in floor.logs().splitlines() if '"level": "ERROR"' in line]
     assert failed == []
