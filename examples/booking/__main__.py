@@ -20,11 +20,11 @@ import psycopg
 from psycopg import sql
 
 import turnchain
-from examples.booking import verdict
-from examples.booking.bot import SERVICES, family
-from examples.booking.dialogues import Dialogue, read, repeated
-from examples.booking.fleet import Worker
-from examples.booking.play import Killer, play, prepare
+from turnchain.examples.booking import verdict
+from turnchain.examples.booking.bot import SERVICES, family
+from turnchain.examples.booking.dialogues import Dialogue, read, repeated
+from turnchain.examples.booking.fleet import Worker
+from turnchain.examples.booking.play import Killer, play, prepare
 from turnchain.orchestrator_core.errors import TurnchainError
 from turnchain.stores.postgres import schema
 from turnchain.workers.embedded import embedded_servers
@@ -68,9 +68,8 @@ def _run(options: argparse.Namespace, dialogues: Sequence[Dialogue], stack: Exit
         "TURNCHAIN_POSTGRES_URL": url,
         "TURNCHAIN_BROKER_URL": broker_url,
         "TURNCHAIN_KEY_PREFIX": prefix,
-        "TURNCHAIN_ORCHESTRATORS": "examples.booking.bot:booking",
+        "TURNCHAIN_ORCHESTRATORS": "turnchain.examples.booking.bot:booking",
         "TURNCHAIN_LOG_LEVEL": "INFO",
-        "PYTHONPATH": str(Path(__file__).parents[2]),
     }
     workers = [
         Worker(f"w{number}", environ, logs / f"w{number}.log", options.pool, options.concurrency)

@@ -10,8 +10,8 @@ import os
 import threading
 from typing import Any
 
-from examples.booking import world
 from turnchain import END, Found, IntentContext, Orchestrator, Reconcile, RouteContext, Step
+from turnchain.examples.booking import world
 
 SERVICES = (
     "Events", "Flights", "Hotels", "Media", "Movies", "Music", "Payment", "RentalCars", "Restaurants", "RideSharing",

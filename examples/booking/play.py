@@ -16,10 +16,10 @@ from typing import Any
 import psycopg
 from psycopg.types.json import Jsonb
 
-from examples.booking import world
-from examples.booking.dialogues import Dialogue
-from examples.booking.fleet import Worker
 from turnchain import SessionClient, TurnTimeout
+from turnchain.examples.booking import world
+from turnchain.examples.booking.dialogues import Dialogue
+from turnchain.examples.booking.fleet import Worker
 
 RESULT_SECONDS = 300.0
 

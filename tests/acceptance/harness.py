@@ -18,9 +18,9 @@ import psycopg
 from celery import Celery
 
 import turnchain
-from examples.booking.fleet import QUEUES, Worker
 from tests.acceptance.database import Database, wait_for
 from turnchain import SessionClient, Turn
+from turnchain.examples.booking.fleet import QUEUES, Worker
 from turnchain.orchestrator_core.contracts import STAGES, Stage, TurnId, Wake
 from turnchain.tasks.chain import publish
 from turnchain.workers.publishing import GuardedPublisher, producer_app

@@ -7,10 +7,10 @@ import signal
 
 import pytest
 
-from examples.booking.fleet import Worker
 from tests.acceptance.database import wait_for
 from tests.acceptance.harness import Floor, effects_of
 from turnchain import Turn
+from turnchain.examples.booking.fleet import Worker
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.parametrize("pool", ["prefork", "threads"])]
 

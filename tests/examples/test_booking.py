@@ -14,8 +14,8 @@ import psycopg
 import pytest
 import redis
 
-from examples.booking.__main__ import SAMPLE
-from examples.booking.dialogues import read
+from turnchain.examples.booking.__main__ import SAMPLE
+from turnchain.examples.booking.dialogues import read
 
 ROOT = Path(__file__).parents[2]
 

@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from examples.booking.__main__ import main
-from examples.booking.bot import SERVICES
+from turnchain.examples.booking.__main__ import main
+from turnchain.examples.booking.bot import SERVICES
 
 DIALOGUES = 150
 

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from examples.booking.__main__ import SAMPLE, main
-from examples.booking.bot import SERVICES, family
-from examples.booking.dialogues import Dialogue, read
+from turnchain.examples.booking.__main__ import SAMPLE, main
+from turnchain.examples.booking.bot import SERVICES, family
+from turnchain.examples.booking.dialogues import Dialogue, read
 
 
 def frame(service: str = "Hotels_1", **slots: str) -> dict[str, Any]:

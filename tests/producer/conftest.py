@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 import turnchain
-from examples.booking.fleet import Worker
 from tests.servers import database, prefix
 from turnchain import SessionClient
+from turnchain.examples.booking.fleet import Worker
 
 ROOT = Path(__file__).parents[2]
 

@@ -44,7 +44,7 @@ def configure() -> None:
 
 def ask_and_fail(request: Any, session_id: str) -> Any:
     """What a view does that enqueues and then finds a mistake."""
-    from examples.web import django_view
+    from turnchain.examples.web import django_view
 
     django_view.ask(request, session_id)
     raise LookupError("after the turn was enqueued")
@@ -68,7 +68,7 @@ def counts_only(client: Any) -> dict[str, int]:
 
 def answering(client: Any) -> dict[str, Any]:
     """The view succeeds: the turn is answered, with nothing but the commit to wake a worker."""
-    from examples.web import django_view
+    from turnchain.examples.web import django_view
 
     response = client.post("/ask/s1", {"message": "hello"})
     turn = django_view.client.turn(response.json()["turn_id"])
@@ -109,7 +109,7 @@ def main(story: str) -> None:
 def _urls() -> list[Any]:
     from django.urls import path
 
-    from examples.web import django_view
+    from turnchain.examples.web import django_view
 
     return [
         path("ask/<str:session_id>", django_view.ask),

@@ -15,8 +15,8 @@ import httpx
 import psycopg
 import pytest
 
-from examples.booking.fleet import Worker
 from tests.producer.conftest import Shop
+from turnchain.examples.booking.fleet import Worker
 
 pytestmark = pytest.mark.acceptance
 
@@ -29,7 +29,7 @@ def site(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     monkeypatch.setenv("TURNCHAIN_POSTGRES_URL", shop.url)
     monkeypatch.setenv("TURNCHAIN_BROKER_URL", shop.broker_url)
     monkeypatch.setenv("TURNCHAIN_KEY_PREFIX", shop.key_prefix)
-    from examples.web import fastapi_view
+    from turnchain.examples.web import fastapi_view
 
     return importlib.reload(fastapi_view)
 

@@ -18,9 +18,9 @@ import pytest
 import redis
 
 import turnchain
-from examples.booking.fleet import Worker
 from tests.producer.conftest import ROOT
 from turnchain import SessionClient, Turn, TurnStatus
+from turnchain.examples.booking.fleet import Worker
 from turnchain.orchestrator_core.contracts import Stage
 from turnchain.workers.embedded import Server, start_valkey, temporary_directory
 from turnchain.workers.publishing import PUBLISH_DEADLINE

@@ -13,7 +13,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from examples.booking.fleet import Worker
+from turnchain.examples.booking.fleet import Worker
 from turnchain.workers.lifecycle import slots_of
 
 ROOT = Path(__file__).parents[2]
@@ -46,7 +46,7 @@ def environ(database_url: str, redis_url: str, key_prefix: str) -> dict[str, str
         "TURNCHAIN_POSTGRES_URL": database_url,
         "TURNCHAIN_BROKER_URL": redis_url,
         "TURNCHAIN_KEY_PREFIX": key_prefix,
-        "TURNCHAIN_ORCHESTRATORS": "examples.booking.bot:booking",
+        "TURNCHAIN_ORCHESTRATORS": "turnchain.examples.booking.bot:booking",
         "PYTHONPATH": str(ROOT),
     }
 

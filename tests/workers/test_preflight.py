@@ -84,7 +84,7 @@ def start(
     given: dict[str, str | None] = {
         **{name: value for name, value in os.environ.items() if not name.startswith("TURNCHAIN_")},
         "TURNCHAIN_BROKER_URL": "redis://127.0.0.1:1/0",
-        "TURNCHAIN_ORCHESTRATORS": "examples.booking.bot:booking",
+        "TURNCHAIN_ORCHESTRATORS": "turnchain.examples.booking.bot:booking",
         "PYTHONPATH": os.pathsep.join([str(path), str(ROOT)]),
         **environ,
     }
@@ -126,7 +126,7 @@ def sentence_of(done: subprocess.CompletedProcess[str]) -> str:
         ({"TURNCHAIN_ORCHESTRATORS": ""}, "TURNCHAIN_ORCHESTRATORS is empty"),
         ({"TURNCHAIN_ORCHESTRATORS": "shop.nowhere:bot"}, "names 'shop.nowhere:bot'"),
         (
-            {"TURNCHAIN_ORCHESTRATORS": "examples.booking.bot:nobody"},
+            {"TURNCHAIN_ORCHESTRATORS": "turnchain.examples.booking.bot:nobody"},
             "there is no Orchestrator there",
         ),
     ],

@@ -1,0 +1,1 @@
+"""Timings, as ratios of one run; `make bench`."""
