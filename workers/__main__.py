@@ -1,26 +1,10 @@
-"""The operator's commands: `turnchain schema`, or `python -m turnchain.workers schema`."""
+"""`python -m turnchain.workers`: the command line, where the script is not on the path."""
 
 from __future__ import annotations
 
-import argparse
 import sys
-from collections.abc import Sequence
 
-from turnchain.stores.postgres import schema
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit code."""
-    parser = argparse.ArgumentParser(prog="turnchain")
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser(
-        "schema",
-        help="print the DDL of every table, to be applied by your own migration tool or psql",
-    )
-    parser.parse_args(arguments)
-    sys.stdout.write(schema())
-    return 0
-
+from turnchain.workers.cli import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -19,7 +19,7 @@ import psycopg
 import pytest
 from celery import Celery
 
-from turnchain.workers.__main__ import main
+from turnchain.workers.cli import main
 from turnchain.workers.settings import Settings
 
 ROOT = Path(__file__).parents[2]
