@@ -146,6 +146,17 @@ class Database:
         )
         return [row["effect_key"].partition(":")[2] for row in found]
 
+    def wait_until_finished(self, turn: Turn, step: str) -> None:
+        """Until a step is behind its result: cut inside, it would be in doubt, and rightly had again."""
+        key = f"{turn.turn_id}:{step}"
+        wait_for(
+            lambda: self.rows(
+                "SELECT FROM turnchain_steps WHERE effect_key = %s AND status = 'finished'", key
+            ),
+            10,
+            f"the step {step}",
+        )
+
     def events(self, turn: Turn) -> list[str]:
         """The types of the turn's events, in order."""
         found = self.rows(

@@ -241,6 +241,7 @@ def test_no_message_carries_an_eta_whatever_happens_to_its_turn(
     floor, database = own_floor, own_floor.database
     first = floor.start("w1", concurrency=1)
     turn = floor.enqueue("s1", ["stumble"])
+    database.wait_until_finished(turn, "0:stumble:before")
     visit = wait_for(lambda: database.visit(turn, "s1", "stumble", 0), 10, "the first attempt")
     database.wait_until_claimed(turn, floor.kill(visit["pid"]), CHILD)
     assert turn.result(10).ok

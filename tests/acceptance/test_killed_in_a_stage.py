@@ -104,16 +104,7 @@ def test_a_turn_killed_once_in_each_of_ten_iterations_is_done_with_attempts_neve
     turn = floor.enqueue("s1", ["stumble"] * 10)
 
     for iteration in range(10):
-        # Behind its first step: cut inside, that would be in doubt, and rightly had again.
-        key = f"{turn.turn_id}:{iteration}:stumble:before"
-        wait_for(
-            lambda: database.rows(
-                "SELECT FROM turnchain_steps WHERE effect_key = %s AND status = 'finished'",
-                key,  # noqa: B023
-            ),
-            10,
-            f"the first step of iteration {iteration}",
-        )
+        database.wait_until_finished(turn, f"{iteration}:stumble:before")
         visit = wait_for(
             lambda: database.visit(turn, "s1", "stumble", iteration),  # noqa: B023
             10,

@@ -57,6 +57,7 @@ def test_a_child_killed_under_shipped_settings_is_replaced_within_two_seconds(
     turn = shipped.enqueue("s1", ["stumble"] * 10)
 
     for iteration in range(10):
+        database.wait_until_finished(turn, f"{iteration}:stumble:before")
         visit = wait_for(
             lambda: database.visit(turn, "s1", "stumble", iteration),  # noqa: B023
             10,
