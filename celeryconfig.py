@@ -47,8 +47,9 @@ broker_connection_max_retries = None
 # A turn goes on through a lost broker connection: its lease is the ledger's, not the connection's.
 worker_cancel_long_running_tasks_on_connection_loss = False
 
-# Flower shows stages; `task-sent` events would double the traffic and show nothing that the ledger does not.
-worker_send_task_events = True
+# Flower asks for task events while it runs, and so does `-E`; until somebody does, they would cost a third of the
+# throughput. `task-sent` events would double the traffic and show nothing that the ledger does not.
+worker_send_task_events = False
 task_send_sent_event = False
 
 # Celery's own ends the worker on a message that it cannot read.
@@ -69,8 +70,10 @@ if _settings.broker_url.startswith("redis"):
     transport.use()
     broker_transport_options = {
         "global_keyprefix": _settings.key_prefix,
-        # Redelivery is a duplicate that finds nothing to claim; an hour keeps it rare. Recovery is the sweep's.
-        "visibility_timeout": 3600,
+        # No books about messages in hand, which are half of what a hop costs: what a dead worker had in hand is not
+        # delivered again, and need not be, since takeover and rewake find every turn whatever became of its message.
+        # A worker that ends in an orderly way still gives back what it has reserved. [ADR 0017]
+        "ack_emulation": False,
         # A frozen server must be noticed: without these a publish blocks for ever.
         "socket_timeout": 5,
         "socket_connect_timeout": 2,

@@ -217,6 +217,9 @@ class InPlaceLeases:
         """A watch that asks the ledger itself."""
         return _InPlaceWatch(self._ledger, self._clock, claim)
 
+    def go_on(self, claim: Claim) -> None:
+        """There is no limit beside the lease's own length."""
+
     def end(self, claim: Claim) -> None:
         """Nothing runs beside the claim, so nothing is to be stopped."""
 

@@ -28,6 +28,7 @@
     ├── LeaseLost       the right to run this stage has gone to somebody else
     ├── CancelRequested somebody cancelled the turn
     ├── DeadlinePassed  the turn's deadline passed
+    ├── StopAsked       one of these two, found while the outcome was being committed
     ├── HandBackAsked   this process is going away
     └── StoreLost       a store did not answer inside a call of user code
 
@@ -213,6 +214,10 @@ class CancelRequested(Interruption):
 
 class DeadlinePassed(Interruption):
     """The turn's deadline passed."""
+
+
+class StopAsked(Interruption):
+    """The turn was cancelled, or its deadline passed, before its outcome was committed; nothing was written."""
 
 
 class HandBackAsked(Interruption):

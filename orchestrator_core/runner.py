@@ -2,9 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
-from turnchain.orchestrator_core.contracts import Claim, Outcome, Refusal, Stage, TurnStatus, Wake
+from turnchain.orchestrator_core.contracts import (
+    Claim,
+    Outcome,
+    Refusal,
+    Stage,
+    TurnRecord,
+    TurnStatus,
+    Wake,
+)
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import (
     CancelRequested,
@@ -12,14 +22,15 @@ from turnchain.orchestrator_core.errors import (
     HandBackAsked,
     LeaseLost,
     SessionOwnerError,
+    StopAsked,
     StoreLost,
     TurnConflictError,
     to_record,
 )
-from turnchain.orchestrator_core.ports import Watch
+from turnchain.orchestrator_core.ports import Unit, Watch
 from turnchain.orchestrator_core.refusals import cancelled, deadline_exceeded
 from turnchain.orchestrator_core.stages import BY_STAGE
-from turnchain.orchestrator_core.turn_context import Park, TurnContext
+from turnchain.orchestrator_core.turn_context import Park, TurnContext, nowhere
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,57 +42,141 @@ class Passage:
     others: tuple[Wake, ...] = ()
     """Wakes to publish."""
     refusal: Refusal | None = None
-    """Why nothing was run."""
+    """Why nothing was run, or, of a turn that was claimed, why what was run came to nothing."""
+    turn: TurnRecord | None = None
+    """The turn as its claim found it; None: nothing was claimed."""
+    park: Park | None = None
+    """What the turn waits for now, without an owner."""
+    handed_back: bool = False
+    """Whether this process gave the turn up for another one."""
+    status: TurnStatus | None = None
+    """What the turn ends as, once that is decided."""
+    held: TurnContext | None = None
+    """The turn, still owned by this process, before the stage of `following`."""
 
 
-def run_stage(wake: Wake, env: Environment) -> Passage:
+def run_stage(
+    wake: Wake,
+    env: Environment,
+    *,
+    held: TurnContext | None = None,
+    goes_on: Callable[[Stage], bool] = nowhere,
+) -> Passage:
     """Run the stage that the wake names, if it is still to be run and nobody else does.
 
     Safe to call any number of times with the same wake, from any number of processes at once: one of them gets the
     claim. What a lost lease leaves undone belongs to whoever has it now.
 
+    `goes_on` says which stages the caller runs in place. Before one of them the turn is not handed over but kept, and
+    comes back as `Passage.held`: the caller then runs that stage with it at once, or calls `let_go`.
+
     Raises:
         StoreUnavailableError: the ledger did not answer; the turn stays where it is, for the sweep.
     """
-    granted = env.clock.elapsed()
-    claim = env.ledger.claim(wake, env.leases.new_owner(), env.policy.lease)
-    if isinstance(claim, Refusal):
-        return Passage(others=(claim.ahead,) if claim.ahead else (), refusal=claim)
-    watch = env.leases.begin(claim, granted)
+    if held is None:
+        granted = env.clock.elapsed()
+        claim = env.ledger.claim(wake, env.leases.new_owner(), env.policy.lease)
+        if isinstance(claim, Refusal):
+            return Passage(others=(claim.ahead,) if claim.ahead else (), refusal=claim)
+        watch = env.leases.begin(claim, granted)
+    else:
+        claim, watch = held.claim, held.watch
+        env.leases.go_on(claim)
+    kept = False
     try:
-        return _run_claimed(claim, watch, env)
+        turn = held or _turn(claim, watch, goes_on, env)
+        passage = _not_served(claim, env) if turn is None else _through(turn, env)
+        kept = passage.held is not None
+        return passage
     except LeaseLost:
-        return Passage(refusal=Refusal(reason="moved-on"))
+        return _lost(claim)
     except HandBackAsked:
-        handed_back = env.ledger.hand_back(claim)
-        return Passage(others=(handed_back,) if handed_back else ())
+        ready = env.ledger.hand_back(claim)
+        if ready is None:
+            return _lost(claim)
+        return Passage(others=(ready,), turn=claim.turn, handed_back=True)
     except StoreLost as lost:
         raise lost.error from lost.error.__cause__
     finally:
-        env.leases.end(claim)
+        if not kept:
+            env.leases.end(claim)
 
 
-def _run_claimed(claim: Claim, watch: Watch, env: Environment) -> Passage:
+def let_go(held: TurnContext, env: Environment) -> None:
+    """Stop renewing the lease of a turn whose next stage was not run after all: it is the sweep's then."""
+    env.leases.end(held.claim)
+
+
+def _turn(
+    claim: Claim, watch: Watch, goes_on: Callable[[Stage], bool], env: Environment
+) -> TurnContext | None:
+    """What the claimed stage is given; None: this process has no definition of that name."""
     definition = env.registry.find(claim.turn.session.orchestrator_name)
     if definition is None:
-        return _not_served(claim, env)
-    signature = env.registry.signatures[definition.name]
-    turn = TurnContext(
-        claim=claim, definition=definition, signature=signature, watch=watch, work=claim.work
+        return None
+    return TurnContext(
+        claim=claim,
+        definition=definition,
+        signature=env.registry.signatures[definition.name],
+        watch=watch,
+        work=claim.work,
+        goes_on=goes_on,
     )
-    result = _run(turn, env)
-    if isinstance(result, Park):
-        env.ledger.park(
-            claim, reason=result.reason, wait=result.wait, stage=result.stage, work=result.work
-        )
-        return Passage(others=_admitted(env))
+
+
+def _lost(claim: Claim) -> Passage:
+    return Passage(refusal=Refusal(reason="moved-on"), turn=claim.turn)
+
+
+def _through(turn: TurnContext, env: Environment) -> Passage:
+    """Run the claimed stage, and move the turn on."""
     try:
-        target = _committed(result, env)
+        result = _run(turn, env)
+        if isinstance(result, Park):
+            return _parked(turn, result, env)
+        turn = result
+        return _moved_on(turn, env)
+    except StopAsked:
+        return _put_before_persist(turn, env)
     except (SessionOwnerError, TurnConflictError) as error:
         # What the turn found is no longer so: another owner's session, another turn's index. It ends, with that.
         refused = Outcome(status=TurnStatus.FAILED, error=to_record(error))
-        target = _committed(replace(turn, events=()).decided(refused), env)
-    return _passage(claim, target, env)
+        turn = replace(turn, events=()).decided(refused)
+        # What was put off would be refused again where it begins the session.
+        foreign = isinstance(error, SessionOwnerError)
+        return _moved_on(turn.beginning_anew() if foreign else turn, env)
+
+
+def _moved_on(turn: TurnContext, env: Environment) -> Passage:
+    """Commit the stage with the hand-over; or put both off, where the next stage is run in place and all is pure."""
+    stage = turn.claim.turn.stage
+    target = _target(stage, turn)
+    if stage.order < Stage.PERSIST.order and turn.goes_on(target):
+        held = turn.deferring(partial(_write, turn, env, target, True)).at(target)
+        return _passage(turn, target, env, held)
+    keeps = target is Stage.COMPACT and turn.goes_on(target)
+    settles = stage is Stage.PERSIST
+    with turn.unit(env.ledger, durable=BY_STAGE[stage].DURABLE, settles=settles) as unit:
+        _write(turn, env, target, keeps, unit)
+    return _passage(turn, target, env, turn.written().at(target) if keeps else None)
+
+
+def _write(turn: TurnContext, env: Environment, target: Stage, keeps: bool, unit: Unit) -> None:
+    """All that a stage leaves, and the move to the next one."""
+    unit.add_events(turn.events)
+    BY_STAGE[turn.claim.turn.stage].commit(turn, env, unit)
+    work = turn.work.settled if target.order > Stage.PERSIST.order else turn.work
+    if keeps:
+        unit.keep(target, work)
+    else:
+        unit.hand_over(target, work)
+
+
+def _put_before_persist(turn: TurnContext, env: Environment) -> Passage:
+    """Somebody asked the turn to stop while its outcome was in our hands: `persist` claims it, and looks. [DESIGN 5]"""
+    with turn.unit(env.ledger, durable=True) as unit:
+        unit.hand_over(Stage.PERSIST, turn.work)
+    return _passage(turn, Stage.PERSIST, env, None)
 
 
 def _not_served(claim: Claim, env: Environment) -> Passage:
@@ -93,26 +188,25 @@ def _not_served(claim: Claim, env: Environment) -> Passage:
             env.snapshots.delete(turn.run_id, unit)
             unit.settle(outcome)
             unit.hand_over(Stage.DONE, claim.work.model_copy(update={"outcome": outcome}))
-    else:
-        wait = env.policy.no_worker_wait
-        env.ledger.park(claim, reason="no-worker", wait=wait, stage=turn.stage, work=claim.work)
-    return Passage(others=_admitted(env))
+        return Passage(others=_admitted(env), turn=turn, status=outcome.status)
+    wait = env.policy.no_worker_wait
+    env.ledger.park(claim, reason="no-worker", wait=wait, stage=turn.stage, work=claim.work)
+    park = Park(reason="no-worker", wait=wait, stage=turn.stage, work=claim.work)
+    return Passage(others=_admitted(env), turn=turn, park=park)
+
+
+def _parked(turn: TurnContext, park: Park, env: Environment) -> Passage:
+    if turn.deferred:
+        with turn.unit(env.ledger, durable=False):
+            pass  # what was put off stays said, also where the turn begins anew
+    env.ledger.park(
+        turn.claim, reason=park.reason, wait=park.wait, stage=park.stage, work=park.work
+    )
+    return Passage(others=_admitted(env), turn=turn.claim.turn, park=park)
 
 
 def _admitted(env: Environment) -> tuple[Wake, ...]:
     return tuple(env.ledger.admit(env.policy.max_in_flight)) if env.policy.admits else ()
-
-
-def _committed(turn: TurnContext, env: Environment) -> Stage:
-    """Hand the turn over, with all that the stage leaves, in one transaction; returns the stage it is at now."""
-    stage = turn.claim.turn.stage
-    module = BY_STAGE[stage]
-    target = _target(stage, turn)
-    with env.ledger.unit(turn.claim, durable=module.DURABLE) as unit:
-        unit.add_events(turn.events)
-        module.commit(turn, env, unit)
-        unit.hand_over(target, turn.work)
-    return target
 
 
 def _run(turn: TurnContext, env: Environment) -> TurnContext | Park:
@@ -151,10 +245,17 @@ def _target(stage: Stage, turn: TurnContext) -> Stage:
     )
 
 
-def _passage(claim: Claim, target: Stage, env: Environment) -> Passage:
-    following = Wake(turn_id=claim.turn.turn_id, stage=target, fence=claim.turn.fence)
-    if target is Stage.COMPACT:
-        return Passage(following=following, others=_admitted(env))
-    if target is Stage.DONE:
-        return Passage(others=_admitted(env))
-    return Passage(following=following)
+def _passage(
+    turn: TurnContext, target: Stage, env: Environment, held: TurnContext | None
+) -> Passage:
+    record, outcome = turn.claim.turn, turn.work.outcome
+    following = Wake(turn_id=record.turn_id, stage=target, fence=record.fence)
+    # A turn that is kept for `compact` frees its slot a moment later, and admits then.
+    frees = target in (Stage.COMPACT, Stage.DONE) and held is None
+    return Passage(
+        following=None if target is Stage.DONE else following,
+        others=_admitted(env) if frees else (),
+        turn=record,
+        status=outcome.status if outcome else None,
+        held=held,
+    )

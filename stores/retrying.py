@@ -19,10 +19,12 @@ way it stands, is the sweep's.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
 
 
+@cache
 def repeating(is_passing: Callable[[BaseException], bool]) -> Retrying:
     """Three tries within about a second, for errors that a driver calls passing."""
     return Retrying(

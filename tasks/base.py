@@ -13,8 +13,10 @@ from turnchain.orchestrator_core import wire
 from turnchain.orchestrator_core.contracts import Stage, Wake
 from turnchain.orchestrator_core.errors import TurnchainError
 from turnchain.orchestrator_core.runner import Passage, run_stage
+from turnchain.tasks import telling
 from turnchain.tasks.chain import publish
 from turnchain.tasks.environment import environment
+from turnchain.tasks.in_place import Handed, Trail
 
 log = logging.getLogger("turnchain.tasks")
 
@@ -47,25 +49,28 @@ class StageTask(Task[Any, Any]):
     time_limit = SHORT_LIMIT_SECONDS
     """A worker's settings replace it at its start."""
 
-    def pass_on(self, stage: Stage, arguments: Sequence[Any]) -> None:
-        """Run the stage that the message names.
+    def pass_on(self, stage: Stage, arguments: Sequence[Any]) -> str | None:
+        """Run the stage that the message names; returns what it tells Flower of it.
 
         Running it twice is safe: the second finds nothing to claim and cuts its chain.
 
         Raises:
             StageFailed: the stage could not run.
         """
-        wake = wire.read_wake(stage, arguments)
+        handed = next((each for each in arguments if isinstance(each, Handed)), None)
+        wake = handed.held.claim.wake if handed else wire.read_wake(stage, arguments)
         if wake is None:
             self._cut()
             log.warning(
                 "malformed message dropped",
                 extra={"task_id": str(self.request.id)[:120], "stage": stage.value},
             )
-            return
-        env = environment().core
+            return telling.MALFORMED
+        env = environment()
         try:
-            passage = run_stage(wake, env)
+            passage = run_stage(
+                wake, env.core, held=handed.held if handed else None, goes_on=env.goes_on
+            )
         except BaseException as error:
             self._cut()
             if isinstance(error, SystemExit | KeyboardInterrupt) and _is_main_thread():
@@ -77,11 +82,20 @@ class StageTask(Task[Any, Any]):
             )
             raise StageFailed(f"{code} in {stage} of turn {wake.turn_id}") from None
         self._go_on(wake, passage)
+        line = telling.tell(passage, env.core.policy)
+        if handed:
+            handed.passage = passage
+            return line
+        request = self.request
+        trail = Trail(self.app, env.core, str(request.id), str(request.hostname))
+        if trail.follow(passage) is None:
+            raise StageFailed(f"in {trail.notes[-1].stage} of turn {wake.turn_id}, called in place")
+        return trail.told(line)
 
     def _go_on(self, wake: Wake, passage: Passage) -> None:
         """Celery itself publishes the next link when the chain may go on; anything else is published from here."""
         others = list(passage.others)
-        following = passage.following
+        following = None if passage.held else passage.following
         if (
             following is None
             or following.stage is not wake.stage.following

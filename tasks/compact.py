@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.compact", base=StageTask, bind=True)
-def compact(self: StageTask, *arguments: Any) -> None:
+def compact(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.COMPACT, arguments)
+    return self.pass_on(Stage.COMPACT, arguments)

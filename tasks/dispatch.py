@@ -15,6 +15,6 @@ from turnchain.tasks.base import DISPATCH_LIMIT_SECONDS, StageTask
 
 
 @shared_task(name="turn.dispatch", base=StageTask, bind=True, time_limit=DISPATCH_LIMIT_SECONDS)
-def dispatch(self: StageTask, *arguments: Any) -> None:
+def dispatch(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.DISPATCH, arguments)
+    return self.pass_on(Stage.DISPATCH, arguments)

@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.drift", base=StageTask, bind=True)
-def drift(self: StageTask, *arguments: Any) -> None:
+def drift(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.DRIFT, arguments)
+    return self.pass_on(Stage.DRIFT, arguments)

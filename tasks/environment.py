@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from turnchain.orchestrator_core.contracts import Stage
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import SettingsError
 from turnchain.orchestrator_core.sweep import SweepPolicy
+from turnchain.orchestrator_core.turn_context import nowhere
 
 # A task is called by Celery with a message and nothing else, so what it works with has to be found from here. This is
 # one of the project's two module-level states; the other is the Celery app.
@@ -19,6 +22,8 @@ class TaskEnvironment:
 
     core: Environment
     sweep: SweepPolicy
+    goes_on: Callable[[Stage], bool] = nowhere
+    """Whether this process calls a stage in place when the one before it is through."""
 
 
 def install_environment(env: TaskEnvironment) -> None:

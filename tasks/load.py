@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.load", base=StageTask, bind=True)
-def load(self: StageTask, *arguments: Any) -> None:
+def load(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.LOAD, arguments)
+    return self.pass_on(Stage.LOAD, arguments)

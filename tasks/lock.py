@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.lock", base=StageTask, bind=True)
-def lock(self: StageTask, *arguments: Any) -> None:
+def lock(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.LOCK, arguments)
+    return self.pass_on(Stage.LOCK, arguments)

@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.persist", base=StageTask, bind=True)
-def persist(self: StageTask, *arguments: Any) -> None:
+def persist(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.PERSIST, arguments)
+    return self.pass_on(Stage.PERSIST, arguments)

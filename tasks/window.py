@@ -15,6 +15,6 @@ from turnchain.tasks.base import StageTask
 
 
 @shared_task(name="turn.window", base=StageTask, bind=True)
-def window(self: StageTask, *arguments: Any) -> None:
+def window(self: StageTask, *arguments: Any) -> str | None:
     """Arguments: turn id and fence."""
-    self.pass_on(Stage.WINDOW, arguments)
+    return self.pass_on(Stage.WINDOW, arguments)

@@ -95,6 +95,13 @@ class HeldLeases:
             self._held[claim.lease_owner] = held
         return held
 
+    def go_on(self, claim: Claim) -> None:
+        """Count the limit anew, for the stage that the claim was kept to."""
+        limit = self._clock.elapsed() + self._limit_of(claim.turn.stage)
+        with self._lock:
+            if held := self._held.get(claim.lease_owner):
+                held.claim, held.limit = claim, limit
+
     def end(self, claim: Claim) -> None:
         """Stop renewing."""
         with self._lock:

@@ -94,14 +94,19 @@ class Lifecycle:
             process.stop()
 
     def _set_limits(self) -> None:
-        """One number each: renewing ends when the pool, where it can, ends the child."""
+        """One number each: renewing ends when the pool, where it can, ends the child.
+
+        A message that may run the stages behind its own in place has time for them as well.
+        """
         for stage in STAGES:
             task = cast("StageTask", self.app.tasks[wire.task_name(stage)])
-            task.time_limit = ceil(self.settings.limit_of(stage).total_seconds())
+            ahead = STAGES[stage.order :] if self.settings.chain_mode == "inline" else (stage,)
+            limits = (self.settings.limit_of(each).total_seconds() for each in ahead)
+            task.time_limit = ceil(sum(limits))
 
     @property
     def _stage_queues(self) -> set[str]:
-        return {self.settings.stage_queues.get(stage, wire.TURNS_QUEUE) for stage in STAGES}
+        return {self.settings.queue_of(stage) for stage in STAGES}
 
     def _start(self, width: int) -> None:
         """Open what a process needs that runs `width` tasks at once."""

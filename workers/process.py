@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from celery import Celery
 
-from turnchain.orchestrator_core.contracts import ProcessRecord
+from turnchain.orchestrator_core.contracts import STAGES, ProcessRecord, Stage
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.invoke import Invoker
 from turnchain.orchestrator_core.registry import Registry
@@ -79,7 +79,9 @@ def start(
         new_id=new_turn_id,
         policy=settings.policy,
     )
-    env = TaskEnvironment(core=core, sweep=settings.sweep_policy)
+    served = {stage for stage in STAGES if settings.queue_of(stage) in queues}
+    in_place = served if settings.chain_mode == "inline" else set[Stage]()
+    env = TaskEnvironment(core=core, sweep=settings.sweep_policy, goes_on=in_place.__contains__)
     install_environment(env)
     record = ProcessRecord(
         process_id=own_id,

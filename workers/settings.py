@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import timedelta
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, ValidationError, field_validator
+from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
 
 from turnchain.orchestrator_core.contracts import STAGES, Record, Stage
 from turnchain.orchestrator_core.environment import Policy
 from turnchain.orchestrator_core.errors import SettingsError, scrub
 from turnchain.orchestrator_core.sweep import SweepPolicy
+from turnchain.orchestrator_core.wire import TURNS_QUEUE
 
 PREFIX = "TURNCHAIN_"
 _HEARTBEAT_COUNTS = timedelta(seconds=10)
@@ -48,6 +49,9 @@ Words = Annotated[tuple[str, ...], BeforeValidator(_words)]
 class Settings(Record):
     """How a process runs. Variable names are the fields' in capitals, after `TURNCHAIN_`; durations are seconds."""
 
+    # `turnchain settings` shows the string under each field.
+    model_config = ConfigDict(use_attribute_docstrings=True)
+
     postgres_url: str
     """The ledger: `postgresql://…`."""
     broker_url: str = "redis://127.0.0.1:6379/0"
@@ -56,26 +60,36 @@ class Settings(Record):
     """Before every key that the broker's transport writes in Redis."""
     orchestrators: Words = ()
     """Where definitions are: `package.module:attribute`, or a module for all in it."""
+    chain_mode: Literal["staged", "inline"] = "staged"
+    """Whether each stage is a message of its own, or called in place where this worker serves it too."""
     stage_queues: Annotated[
         dict[Stage, str], BeforeValidator(lambda value: _stage_queues(value))
     ] = Field(default_factory=dict[Stage, str])
     """Queues of single stages: `dispatch=models,compact=slow`."""
     lease: Seconds = timedelta(seconds=20)
+    """How long a process may be silent before another one takes its turns over."""
     housekeeping: Seconds = timedelta(seconds=2)
     """How often leases are renewed and heartbeats written; at most a third of the lease."""
     sweep_interval: Seconds = timedelta(seconds=5)
+    """How often turns that nobody looks after are looked for, over all processes together."""
     rewake: Seconds = timedelta(seconds=5)
+    """When a turn that no worker has claimed is published again; twice as late each further time."""
     rewake_longest: Seconds = timedelta(minutes=5)
+    """The longest wait between two publications of such a turn."""
     max_attempts: int = Field(default=3, ge=1)
+    """Workers that a turn may lose in a row without progress, before it is given up as dead."""
     max_in_flight: int | None = Field(default=None, ge=1)
+    """Turns admitted at once; unset, the slots of the live workers."""
     lock_max_wait: Seconds = timedelta(seconds=5)
+    """How long a turn waits for the compaction of its session, before it goes on without."""
     hand_back_grace: Seconds = timedelta(seconds=3)
     """How long a call of user code may go on after SIGTERM."""
     dispatch_limit: Seconds = timedelta(minutes=15)
     """How long the lease of one dispatch is renewed."""
     stage_limit: Seconds = timedelta(seconds=60)
-    """The same for every other stage."""
+    """How long the lease of any other stage is renewed."""
     log_level: str = "INFO"
+    """`DEBUG`, `INFO`, `WARNING`, `ERROR` or `CRITICAL`."""
 
     @field_validator("postgres_url")
     @classmethod
@@ -129,6 +143,10 @@ class Settings(Record):
                 "and go; lower it"
             )
         return settings
+
+    def queue_of(self, stage: Stage) -> str:
+        """The queue that carries the messages of a stage."""
+        return self.stage_queues.get(stage, TURNS_QUEUE)
 
     @property
     def policy(self) -> Policy:

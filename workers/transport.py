@@ -27,6 +27,8 @@ def use() -> None:
 class Channel(redis.Channel):
     """A channel whose failures are the broker's, not the worker's."""
 
+    _client: Any = None
+
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         """As inherited, but of a channel whose connection was lost: then there is nothing to connect to.
 
@@ -39,10 +41,18 @@ class Channel(redis.Channel):
         return inherited._connparams(asynchronous=asynchronous)
 
     def _create_client(self, asynchronous: bool = False) -> Any:
+        """As inherited, but the client that writes is made once and not for every command, which cost more than that.
+
+        It holds no connection, only the channel's pool, with which it is replaced. Safe for threads.
+        """
         inherited: Any = super()
-        client = inherited._create_client(asynchronous=asynchronous)
-        if asynchronous:  # the one that reads
-            client.parse_response = partial(self._parse_response, client.parse_response)
+        if not asynchronous:
+            client = self._client
+            if client is None or client.connection_pool is not self.pool:
+                client = self._client = inherited._create_client()
+            return client
+        client = inherited._create_client(asynchronous=True)  # the one that reads
+        client.parse_response = partial(self._parse_response, client.parse_response)
         return client
 
     def _parse_response(

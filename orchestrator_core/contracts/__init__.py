@@ -13,6 +13,17 @@ from turnchain.orchestrator_core.contracts.base import (
 from turnchain.orchestrator_core.contracts.checkpoints import CheckpointRecord
 from turnchain.orchestrator_core.contracts.events import NewEvent, TurnEvent
 from turnchain.orchestrator_core.contracts.history import Message, WindowedHistory
+from turnchain.orchestrator_core.contracts.inspection import (
+    COUNT_LIMIT,
+    Position,
+    SessionFilter,
+    SessionPage,
+    SessionSummary,
+    Surroundings,
+    TurnFacts,
+    TurnFilter,
+    TurnPage,
+)
 from turnchain.orchestrator_core.contracts.processes import ProcessRecord
 from turnchain.orchestrator_core.contracts.reports import ReportNode, TurnReport, TurnResult, Usage
 from turnchain.orchestrator_core.contracts.sessions import Owner, SessionKey
@@ -45,6 +56,7 @@ from turnchain.orchestrator_core.contracts.turns import (
 )
 
 __all__ = [
+    "COUNT_LIMIT",
     "INPUT_LIMIT",
     "JSON",
     "STAGES",
@@ -61,19 +73,27 @@ __all__ = [
     "OpenIteration",
     "Outcome",
     "Owner",
+    "Position",
     "ProcessRecord",
     "Provider",
     "Record",
     "Refusal",
     "Renewal",
     "ReportNode",
+    "SessionFilter",
     "SessionKey",
+    "SessionPage",
+    "SessionSummary",
     "SettledTurn",
     "Stage",
     "StepRecord",
     "SupervisorRun",
+    "Surroundings",
     "TurnEvent",
+    "TurnFacts",
+    "TurnFilter",
     "TurnId",
+    "TurnPage",
     "TurnRecord",
     "TurnReport",
     "TurnRequest",

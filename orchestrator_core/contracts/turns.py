@@ -126,6 +126,12 @@ class TurnWork(Record):
     outcome: Outcome | None = None
     """Set by the stage that decided the turn: dispatch, or an earlier one that refused it."""
 
+    @property
+    def settled(self) -> TurnWork:
+        """What is left to do of a turn whose outcome is committed: `compact` asks how it ended, and no more."""
+        outcome = self.outcome and Outcome(status=self.outcome.status, error=self.outcome.error)
+        return TurnWork(turn_index=self.turn_index, outcome=outcome)
+
 
 class Outcome(Record):
     """How a turn ends. Written once."""
@@ -194,8 +200,15 @@ class Claim(Record):
 
     @property
     def wake(self) -> Wake:
-        """The message that this claim answered."""
+        """The message that this claim answered, or would answer at the stage to which it was kept."""
         return Wake(turn_id=self.turn.turn_id, stage=self.turn.stage, fence=self.turn.fence)
+
+    def at(self, stage: Stage, work: TurnWork) -> Claim:
+        """The same right at a later stage. See `Unit.keep`."""
+        moved = {"stage": stage, "attempts": 0}
+        if work.outcome is None:
+            moved["turn_index"] = work.turn_index
+        return self.model_copy(update={"turn": self.turn.model_copy(update=moved), "work": work})
 
 
 class Refusal(Record):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from turnchain.orchestrator_core.ports.inspection import Inspection
 from turnchain.orchestrator_core.ports.runtime import (
     AfterCommit,
     Clock,
@@ -26,6 +27,7 @@ __all__ = [
     "CancelReceipt",
     "CheckpointStore",
     "Clock",
+    "Inspection",
     "Leases",
     "Ledger",
     "Listener",

@@ -59,6 +59,10 @@ class Leases(Protocol):
         """
         ...
 
+    def go_on(self, claim: Claim) -> None:
+        """The claim was kept to another stage, whose time limit begins now."""
+        ...
+
     def end(self, claim: Claim) -> None:
         """Stop renewing. Calling it twice is safe."""
         ...

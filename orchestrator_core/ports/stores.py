@@ -61,10 +61,12 @@ class Unit(Protocol):
         """Reset the attempts: an iteration settled. [DESIGN 6, Attempts]"""
         ...
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, *, unless_stopped: bool = False) -> None:
         """Set the final status and write the outcome (without its `state`) and the terminal event; tell waiters.
 
-        For a status of `awaiting-input` the session's head moves to this turn's index.
+        For a status of `awaiting-input` the session's head moves to this turn's index. `unless_stopped` refuses the
+        unit as a whole, with `StopAsked`, where the turn was cancelled or its deadline has passed: for an outcome that
+        is committed without `persist` having been claimed, which is where a stop is looked for otherwise.
         """
         ...
 
@@ -72,6 +74,13 @@ class Unit(Protocol):
         """Move the turn to `stage`, ready and without an owner; with `done`, delete what was request-scoped.
 
         Resets attempts. `work` replaces the stored one.
+        """
+        ...
+
+    def keep(self, stage: Stage, work: TurnWork) -> None:
+        """Move the turn on to `stage` and keep it: the claim goes on there, as `Claim.at`. Otherwise as `hand_over`.
+
+        A unit may move the turn several times, over stages whose hand-over was put off; the last one counts.
         """
         ...
 
@@ -176,6 +185,7 @@ class Ledger(Protocol):
 
         Raises:
             LeaseLost: somebody else has, or may get, the right to run this stage; nothing was written.
+            StopAsked: see `Unit.settle`; nothing was written.
             TurnConflictError: a checkpoint of another turn already stands at this index; nothing was written.
         """
         ...
@@ -191,13 +201,17 @@ class Ledger(Protocol):
         ...
 
     def hand_back(self, claim: Claim) -> Wake | None:
-        """Give the turn up, ready at once for another process: fence + 1, no attempt. None if the lease is lost."""
+        """Give the turn up, ready at once for another process: fence + 1, no attempt. None if the lease is lost.
+
+        Guarded by fence and owner alone, as `renew` is: the claim's stage may have moved on meanwhile. See `Unit.keep`.
+        """
         ...
 
     def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
         """A process says that its child, `process_id`, died while it ran this. Counts as an expiry, without the wait.
 
-        None, and nothing changed, unless a claim of that very process owns exactly this stage and fence.
+        None, and nothing changed, unless a claim of that very process owns the turn under this fence: at the stage of
+        the wake, or at a later one to which the claim was kept.
         """
         ...
 

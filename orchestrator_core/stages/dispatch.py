@@ -6,6 +6,8 @@ after the last finished step; what has settled is never called again.
 
 from __future__ import annotations
 
+from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final, cast
 
@@ -16,6 +18,7 @@ from turnchain.orchestrator_core.contracts import (
     NewEvent,
     Outcome,
     Provider,
+    Stage,
     SupervisorRun,
     TurnStatus,
     checked_json,
@@ -27,6 +30,7 @@ from turnchain.orchestrator_core.errors import (
     DeadlinePassed,
     OrchestratorFailedError,
     SchemaMissingError,
+    SessionOwnerError,
     StoreUnavailableError,
     SupervisorDriftError,
     TurnchainError,
@@ -51,25 +55,27 @@ _NO_CONTEXT: Final[MappingProxyType[str, Any]] = MappingProxyType({})
 
 def run(turn: TurnContext, env: Environment) -> TurnContext:
     """Iterate until the run is over, or something outside stops it."""
-    run = env.snapshots.load(turn.claim.turn.run_id)
+    run = None if _is_new(turn) else env.snapshots.load(turn.claim.turn.run_id)
     if run and run.signature != turn.signature and not tolerates(turn):
         return turn.decided(_drifted(turn, run))
     try:
         # A run that is over calls nobody any more, and no provider may fail it now.
         context = _NO_CONTEXT if run and run.terminated_by else _context(turn, env)
-        run = run or _started(turn, env)
-    except (StoreUnavailableError, SchemaMissingError):
-        raise  # not the turn's fault: the stage is run again
+        run = _begun(turn, env, run)
+    except (StoreUnavailableError, SchemaMissingError, SessionOwnerError):
+        raise  # not for this stage to answer
     except TurnchainError as error:
         return turn.decided(Outcome(status=TurnStatus.FAILED, error=to_record(error)))
+    turn = turn.written()
     try:
-        run = _iterate(turn, env, run, context)
+        turn, run = _iterate(turn, env, run, context)
         outcome = outcome_of(run)
     except (CancelRequested, DeadlinePassed) as stop:
         # The snapshot is read again, since the iteration that was stopped may have settled ones before it.
         run = env.snapshots.load(run.run_id) or run
         outcome = cancelled() if isinstance(stop, CancelRequested) else deadline_exceeded()
-    return turn.decided(outcome.model_copy(update={"report": report_of(turn, run, outcome)}))
+    reported = outcome.model_copy(update={"report": report_of(turn, run, outcome)})
+    return replace(turn, run=run).decided(reported)
 
 
 def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:
@@ -78,7 +84,7 @@ def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:
 
 def _iterate(
     turn: TurnContext, env: Environment, run: SupervisorRun, context: MappingProxyType[str, Any]
-) -> SupervisorRun:
+) -> tuple[TurnContext, SupervisorRun]:
     plan = plan_of(turn.definition)
     interpreter = Interpreter(turn, env, context)
     while not isinstance(action := next_action(run, plan), Finish):
@@ -86,24 +92,25 @@ def _iterate(
             turn.watch.check()
         after = advance(run, plan, interpreter.perform(action, run))
         settled = after.iterations[-1] if after.iteration > run.iteration else None
-        if settled or after.terminated_by or (after.open and after.open.branch):
-            _save(turn, env, after, settled)
+        say = partial(_say, turn, settled)
+        save = partial(env.snapshots.save, after, settled)
+        if after.terminated_by and turn.goes_on(Stage.PERSIST):
+            # Only `persist` acts on it, in the transaction that commits what came of it.
+            turn = turn.deferring(say).deferring_snapshot(save)
+        elif settled or after.terminated_by or (after.open and after.open.branch):
+            # What has settled, an iteration or its branch. Unsaved, it must not be acted on: a failure fails the stage.
+            # [O 3.14.3]
+            with turn.unit(env.ledger, durable=True) as unit:
+                save(unit)
+                say(unit)
         run = after
-    return run
+    return turn, run
 
 
-def _save(
-    turn: TurnContext, env: Environment, run: SupervisorRun, settled: IterationSnapshot | None
-) -> None:
-    """What has settled, an iteration or its branch. Unsaved, it must not be acted on: a failure fails the stage.
-
-    [O 3.14.3]
-    """
-    with env.ledger.unit(turn.claim, durable=True) as unit:
-        env.snapshots.save(run, settled, unit)
-        if settled:
-            unit.add_events(_events(turn, settled))
-        unit.mark_progress()
+def _say(turn: TurnContext, settled: IterationSnapshot | None, unit: Unit) -> None:
+    if settled:
+        unit.add_events(_events(turn, settled))
+    unit.mark_progress()
 
 
 def _events(turn: TurnContext, settled: IterationSnapshot) -> list[NewEvent]:
@@ -117,10 +124,26 @@ def _events(turn: TurnContext, settled: IterationSnapshot) -> list[NewEvent]:
     return [routed, completed]
 
 
+def _is_new(turn: TurnContext) -> bool:
+    """Whether nobody can have begun the turn's run: it comes here for the first time, with an earlier stage's claim."""
+    return turn.deferred is not None and turn.claim.turn.run_id == turn.claim.turn.turn_id
+
+
+def _begun(turn: TurnContext, env: Environment, run: SupervisorRun | None) -> SupervisorRun:
+    """The run, on record before the first call, so that a crash in iteration 0 leaves a trace. [O 0.3 X14]"""
+    if run and not turn.deferred:
+        return run
+    # Not durable: whatever is lost here is made again from the same checkpoint, and later durable writes flush it.
+    begun = run or _started(turn, env)
+    with turn.unit(env.ledger, durable=False) as unit:
+        if run is None:
+            env.snapshots.save(begun, None, unit)
+    return begun
+
+
 def _started(turn: TurnContext, env: Environment) -> SupervisorRun:
-    """A fresh run, written before the first call, so that a crash in iteration 0 leaves a trace. [O 0.3 X14]"""
     request = turn.claim.request
-    run = SupervisorRun(
+    return SupervisorRun(
         run_id=turn.claim.turn.run_id,
         session=turn.session,
         turn_index=turn.work.turn_index,
@@ -131,14 +154,10 @@ def _started(turn: TurnContext, env: Environment) -> SupervisorRun:
         max_iterations=turn.definition.iteration_limit,
         iterate=turn.definition.iterate,
     )
-    # Not durable: whatever is lost here is made again from the same checkpoint, and later durable writes flush it.
-    with env.ledger.unit(turn.claim, durable=False) as unit:
-        env.snapshots.save(run, None, unit)
-    return run
 
 
 def _session_state(turn: TurnContext, env: Environment) -> JSONObject:
-    head = env.checkpoints.load(turn.session)
+    head = turn.head[0] if turn.head else env.checkpoints.load(turn.session)
     if head is None:
         return turn.definition.initial_state()
     migrate = turn.definition.on_drift

@@ -6,6 +6,7 @@ row. Running it twice gives the same, since nobody else can settle a turn of thi
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Final
 
 from turnchain.orchestrator_core.callbacks import ProviderContext
@@ -30,7 +31,9 @@ def run(turn: TurnContext, env: Environment) -> TurnContext:
     """Find the turn's index and history, or decide that it cannot run."""
     head = env.checkpoints.load(turn.session)
     turn_index = head.turn_index + 1 if head else 0
-    turn = turn.found(turn_index=turn_index, head_signature=head.signature if head else None)
+    turn = replace(turn, head=(head,)).found(
+        turn_index=turn_index, head_signature=head.signature if head else None
+    )
     if not turn.work.lock_waits:  # parked behind a compaction, it started before
         turn = turn.saying(TURN_STARTING, turnIndex=turn_index)
     turn = turn.saying(SESSION_LOADED, turnIndex=turn_index, found=head is not None)

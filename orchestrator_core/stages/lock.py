@@ -21,9 +21,7 @@ DURABLE: Final = False
 
 def run(turn: TurnContext, env: Environment) -> TurnContext | Park:
     """Go on, or park behind the compaction."""
-    wait = decide(
-        env.ledger.lock_wait(turn.session), turn.work.lock_waits, env.policy.lock_max_wait
-    )
+    wait = decide(_held_for(turn, env), turn.work.lock_waits, env.policy.lock_max_wait)
     if wait is not None:
         work = turn.work.model_copy(update={"lock_waits": turn.work.lock_waits + 1})
         return Park(reason="compaction", wait=wait, stage=Stage.LOAD, work=work)
@@ -34,6 +32,12 @@ def run(turn: TurnContext, env: Environment) -> TurnContext | Park:
 
 def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:
     """Nothing beside the hand-over."""
+
+
+def _held_for(turn: TurnContext, env: Environment) -> timedelta | None:
+    if turn.head and not (turn.head[0] and turn.head[0].lock_acquired_at):
+        return None  # as this process saw a moment ago, when it read the session in `load`
+    return env.ledger.lock_wait(turn.session)
 
 
 def decide(held_for: timedelta | None, waits: int, max_wait: timedelta) -> timedelta | None:

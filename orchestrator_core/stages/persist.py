@@ -8,7 +8,13 @@ from __future__ import annotations
 
 from typing import Final
 
-from turnchain.orchestrator_core.contracts import CheckpointRecord, NewEvent, Outcome
+from turnchain.orchestrator_core.contracts import (
+    CheckpointRecord,
+    NewEvent,
+    Outcome,
+    SupervisorRun,
+    TurnStatus,
+)
 from turnchain.orchestrator_core.contracts.events import CHECKPOINT_PERSISTED
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import OrchestratorFailedError
@@ -22,7 +28,7 @@ DURABLE: Final = True
 def run(turn: TurnContext, env: Environment) -> TurnContext:
     """Give an outcome that was decided outside `dispatch` the report of what the run had cost by then. [O 2.6.3]"""
     outcome = _outcome(turn)
-    run = None if outcome.report else env.snapshots.load(turn.claim.turn.run_id)
+    run = None if outcome.report else _run(turn, env)
     if run is None:
         return turn
     return turn.decided(outcome.model_copy(update={"report": report_of(turn, run, outcome)}))
@@ -35,7 +41,9 @@ def commit(turn: TurnContext, env: Environment, unit: Unit) -> None:
         env.checkpoints.append(_checkpoint(turn, env, outcome), unit)
         payload = {"sessionId": turn.session.session_id, "turnIndex": turn.work.turn_index}
         unit.add_events([NewEvent(type=CHECKPOINT_PERSISTED, payload=payload)])
-    unit.settle(outcome)
+    # In place, `persist` was never claimed, which is when a stop is looked for. One that decided the outcome has been.
+    unheard = turn.deferred is not None and outcome.status is not TurnStatus.CANCELLED
+    unit.settle(outcome, unless_stopped=unheard)
 
 
 def _checkpoint(turn: TurnContext, env: Environment, outcome: Outcome) -> CheckpointRecord:
@@ -51,8 +59,12 @@ def _checkpoint(turn: TurnContext, env: Environment, outcome: Outcome) -> Checkp
         turn_id=turn.claim.turn.turn_id,
         run_id=run_id,
         fence=turn.claim.turn.fence,
-        turn_snapshot=turn_snapshot(turn, env.snapshots.load(run_id)),
+        turn_snapshot=turn_snapshot(turn, _run(turn, env)),
     )
+
+
+def _run(turn: TurnContext, env: Environment) -> SupervisorRun | None:
+    return turn.run or env.snapshots.load(turn.claim.turn.run_id)
 
 
 def _outcome(turn: TurnContext) -> Outcome:

@@ -24,6 +24,8 @@ pytest.register_assert_rewrite(
             "cancelling",
             "checkpoints",
             "claiming",
+            "inspecting",
+            "keeping",
             "owning",
             "reading",
             "settling",

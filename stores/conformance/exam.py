@@ -25,7 +25,7 @@ from turnchain.orchestrator_core.contracts import (
     TurnWork,
     Wake,
 )
-from turnchain.orchestrator_core.ports import CheckpointStore, Ledger, SnapshotStore
+from turnchain.orchestrator_core.ports import CheckpointStore, Inspection, Ledger, SnapshotStore
 
 LEASE: Final = timedelta(minutes=5)
 EXPIRED: Final = timedelta(seconds=-1)
@@ -51,6 +51,11 @@ class Stores(Protocol):
     @property
     def snapshots(self) -> SnapshotStore:
         """Runs in flight."""
+        ...
+
+    @property
+    def inspection(self) -> Inspection:
+        """What operators read."""
         ...
 
 

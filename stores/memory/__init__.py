@@ -11,6 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from turnchain.stores.memory.checkpoints import MemoryCheckpoints
+from turnchain.stores.memory.inspecting import MemoryInspection
 from turnchain.stores.memory.ledger import MemoryLedger
 from turnchain.stores.memory.snapshots import MemorySnapshots
 from turnchain.stores.memory.tables import Now, Tables, system_now
@@ -18,6 +19,7 @@ from turnchain.stores.memory.unit import MemoryUnit
 
 __all__ = [
     "MemoryCheckpoints",
+    "MemoryInspection",
     "MemoryLedger",
     "MemorySnapshots",
     "MemoryStores",
@@ -37,6 +39,11 @@ class MemoryStores:
     snapshots: MemorySnapshots
     tables: Tables
     """What is stored, for tests that look under the ports."""
+
+    @property
+    def inspection(self) -> MemoryInspection:
+        """The operator's read side of them."""
+        return MemoryInspection(self.tables)
 
     def close(self) -> None:
         """Nothing to close; the drivers are alike."""

@@ -20,9 +20,22 @@ class Part:
         Raises:
             LeaseLost: stage, fence or owner no longer match.
         """
-        row = self.tables.turns.get(claim.turn.turn_id)
-        if row is None or not row.is_held_by(claim):
-            raise LeaseLost(
-                f"turn {claim.turn.turn_id!r} is no longer held by {claim.lease_owner!r}"
-            )
+        row = self.owned(claim)
+        if not row.is_held_by(claim):
+            raise _lost(claim)
         return row
+
+    def owned(self, claim: Claim) -> TurnRow:
+        """The claimed turn's row, at whatever stage.
+
+        Raises:
+            LeaseLost: fence or owner no longer match.
+        """
+        row = self.tables.turns.get(claim.turn.turn_id)
+        if row is None or not row.is_owned_by(claim):
+            raise _lost(claim)
+        return row
+
+
+def _lost(claim: Claim) -> LeaseLost:
+    return LeaseLost(f"turn {claim.turn.turn_id!r} is no longer held by {claim.lease_owner!r}")

@@ -70,7 +70,7 @@ class Moving(Part):
         """As `Ledger.hand_back`."""
         with self.tables.lock:
             try:
-                row = self.held(claim)
+                row = self.owned(claim)
             except LeaseLost:
                 return None
             row.fence += 1
@@ -84,7 +84,7 @@ class Moving(Part):
 
     def _renewed(self, claim: Claim, lease: timedelta) -> Renewal:
         try:
-            row = self.held(claim)
+            row = self.owned(claim)
         except LeaseLost:
             return Renewal(renewed=False)
         now = self.tables.now()

@@ -72,7 +72,9 @@ class Sweeping(Part):
         """As `Ledger.take_over`."""
         with self.tables.lock:
             row = self.tables.turns.get(wake.turn_id)
-            if row is None or row.lease_owner is None or row.wake != wake:
+            if row is None or row.lease_owner is None or row.fence != wake.fence:
+                return None
+            if row.stage.order < wake.stage.order:
                 return None
             if row.lease_owner.rpartition("/")[0] != process_id:
                 return None

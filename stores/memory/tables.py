@@ -37,6 +37,7 @@ class SessionRow:
     """A conversation that has begun: made when its first `load` hands over."""
 
     owner: Owner
+    created_at: datetime = field(default_factory=system_now)
     head: int = -1
     """Index of the last settled turn."""
     summarized_through: int | None = None

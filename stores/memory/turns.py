@@ -80,12 +80,11 @@ class TurnRow:
 
     def is_held_by(self, claim: Claim) -> bool:
         """Whether the claim still is the right to run the stage: what every write is guarded by."""
-        turn = claim.turn
-        return (self.stage, self.fence, self.lease_owner) == (
-            turn.stage,
-            turn.fence,
-            claim.lease_owner,
-        )
+        return self.stage is claim.turn.stage and self.is_owned_by(claim)
+
+    def is_owned_by(self, claim: Claim) -> bool:
+        """Whether the claim still is the right to the turn, at whatever stage."""
+        return (self.fence, self.lease_owner) == (claim.turn.fence, claim.lease_owner)
 
     def is_ready(self, now: datetime) -> bool:
         """Whether its message should be in the broker. Only a parked turn waits for an instant."""
@@ -100,6 +99,11 @@ class TurnRow:
     def is_expired(self, now: datetime) -> bool:
         """Whether an owner let its lease run out. Without an owner nothing expires [DESIGN 5]."""
         return self.lease_expires_at is not None and self.lease_expires_at <= now
+
+    def is_stopped(self, now: datetime) -> bool:
+        """Whether somebody cancelled it, or its deadline has passed."""
+        late = self.deadline is not None and self.deadline <= now
+        return self.cancel_requested_at is not None or late
 
     def add_event(self, event: NewEvent, now: datetime) -> None:
         """Append the event in the next place."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from turnchain.orchestrator_core.contracts import Claim, NewEvent, Outcome, Stage, TurnWork
-from turnchain.orchestrator_core.errors import SessionOwnerError
+from turnchain.orchestrator_core.errors import SessionOwnerError, StopAsked
 from turnchain.stores.memory.ending import finish, settle
 from turnchain.stores.memory.tables import SessionRow, Tables
 from turnchain.stores.memory.turns import TurnRow
@@ -20,6 +20,8 @@ class MemoryUnit:
     def __init__(self, tables: Tables, claim: Claim) -> None:
         self.tables = tables
         self._claim = claim
+        self._moves = False
+        self._unless_stopped = False
         self.checks: list[Check] = []
         self.writes: list[Write] = []
 
@@ -36,6 +38,8 @@ class MemoryUnit:
 
     def commit(self, row: TurnRow) -> None:
         """All checks, then all writes. A write never raises: that would tear the unit."""
+        if self._unless_stopped and row.is_stopped(self.tables.now()):
+            raise StopAsked
         for check in self.checks:
             check()
         for write in self.writes:
@@ -59,28 +63,42 @@ class MemoryUnit:
 
         self.later(write)
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, *, unless_stopped: bool = False) -> None:
         """As `Unit.settle`. A turn that has an outcome keeps it."""
+        self._unless_stopped = unless_stopped
         copy = Outcome.model_validate_json(outcome.model_dump_json())
         self.later(lambda row: settle(self.tables, row, copy))
 
     def hand_over(self, stage: Stage, work: TurnWork | None = None) -> None:
         """As `Unit.hand_over`."""
+        self._move(stage, work)
+
+        def write(row: TurnRow) -> None:
+            row.make_ready(self.tables.now())
+            if stage is Stage.DONE:
+                finish(self.tables, row)
+
+        self.later(write)
+
+    def keep(self, stage: Stage, work: TurnWork) -> None:
+        """As `Unit.keep`."""
+        self._move(stage, work)
+
+    def _move(self, stage: Stage, work: TurnWork | None) -> None:
         text = None if work is None else work.model_dump_json()
         decided = work is not None and work.outcome is not None
-        # A load that refuses the turn hands over to persist, and begins no session.
-        begins = self._claim.turn.stage is Stage.LOAD and not decided
+        # A load that refuses the turn moves it to persist, and begins no session.
+        begins = self._claim.turn.stage is Stage.LOAD and not self._moves and not decided
+        self._moves = True
 
         def write(row: TurnRow) -> None:
             if begins:
-                self.tables.sessions.setdefault(row.session, SessionRow(owner=row.owner))
+                begun = SessionRow(owner=row.owner, created_at=self.tables.now())
+                self.tables.sessions.setdefault(row.session, begun)
             if work is not None:
                 row.work = text
                 row.turn_index = row.turn_index if decided else work.turn_index
             row.stage, row.attempts = stage, 0
-            row.make_ready(self.tables.now())
-            if stage is Stage.DONE:
-                finish(self.tables, row)
 
         self.later(write, self._check_owner if begins else None)
 

@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from turnchain.stores.postgres.checkpoints import PostgresCheckpoints
 from turnchain.stores.postgres.connection import Connections
+from turnchain.stores.postgres.inspecting import PostgresInspection
 from turnchain.stores.postgres.ledger import PostgresLedger
 from turnchain.stores.postgres.snapshots import PostgresSnapshots
 from turnchain.stores.postgres.statements import schema
@@ -20,6 +21,7 @@ from turnchain.stores.postgres.unit import PostgresUnit
 
 __all__ = [
     "PostgresCheckpoints",
+    "PostgresInspection",
     "PostgresLedger",
     "PostgresSnapshots",
     "PostgresStores",
@@ -38,24 +40,35 @@ class PostgresStores:
     snapshots: PostgresSnapshots
     connections: Connections
 
+    @property
+    def inspection(self) -> PostgresInspection:
+        """The operator's read side of it."""
+        return PostgresInspection(self.connections)
+
     def close(self) -> None:
         """Close this process's connections."""
         self.connections.close()
 
 
 def connect(
-    url: str, *, max_size: int = 4, lock_timeout: timedelta = timedelta(seconds=5)
+    url: str,
+    *,
+    max_size: int = 4,
+    lock_timeout: timedelta = timedelta(seconds=5),
+    read_only: bool = False,
 ) -> PostgresStores:
     """The stores of a database, given as URL or connection string.
 
     `max_size` is how many connections each of the two pools may hold in one process: as many as
     there are threads that use the stores. `lock_timeout` is how long a statement waits for somebody
-    else's transaction.
+    else's transaction. `read_only` has the server refuse every write: for those who only look.
 
     Raises:
         SettingsError: the URL cannot be read. Whether the server answers shows at the first verb.
     """
-    connections = Connections(url, max_size=max_size, lock_timeout=lock_timeout)
+    connections = Connections(
+        url, max_size=max_size, lock_timeout=lock_timeout, read_only=read_only
+    )
     return PostgresStores(
         ledger=PostgresLedger(connections),
         checkpoints=PostgresCheckpoints(connections),

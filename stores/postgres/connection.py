@@ -23,7 +23,7 @@ from psycopg_pool import ConnectionPool, PoolTimeout
 
 from turnchain.orchestrator_core.errors import SettingsError, StoreUnavailableError
 from turnchain.stores.postgres.errors import is_passing, translating
-from turnchain.stores.postgres.statements import STATEMENTS
+from turnchain.stores.postgres.statements import STATEMENTS, joined
 from turnchain.stores.retrying import repeating
 
 Params = Mapping[str, Any]
@@ -54,10 +54,13 @@ class _Pools:
 class Connections:
     """What the stores run their statements on. Safe for threads, and in a child of a fork."""
 
-    def __init__(self, url: str, *, max_size: int, lock_timeout: timedelta) -> None:
+    def __init__(
+        self, url: str, *, max_size: int, lock_timeout: timedelta, read_only: bool = False
+    ) -> None:
         self._conninfo, self.where = _parsed(url)
         self._max_size = max_size
         self._lock_timeout = lock_timeout
+        self._read_only = read_only
         # A child of a fork finds its parent's pools here and leaves them alone: neither using nor
         # closing them, since both would speak on the parent's sockets.
         self._by_pid: dict[int, _Pools] = {}
@@ -65,17 +68,29 @@ class Connections:
     def run(self, name: str, params: Params, *, durable: bool = False) -> list[DictRow]:
         """Carry out one statement, a transaction of its own."""
         with self._borrowed(durable) as connection:
-            cursor = connection.execute(STATEMENTS[name], params)
-            return cursor.fetchall() if cursor.description else []
+            return _rows(connection.execute(STATEMENTS[name], params))
 
     def run_safely(self, name: str, params: Params, *, durable: bool = False) -> list[DictRow]:
         """As `run`, and again after a passing error: for statements that may be repeated."""
         return repeating(is_passing)(self.run, name, params, durable=durable)
 
+    def run_joined(self, calls: Sequence[Step], *, durable: bool) -> None:
+        """Carry out several statements, each one call of a function, as one: one transaction, one round trip.
+
+        They run in this order, and one that raises takes all of them back.
+        """
+        params = {
+            f"{number}_{key}": value
+            for number, (_, own) in enumerate(calls)
+            for key, value in own.items()
+        }
+        with self._borrowed(durable) as connection:
+            connection.execute(joined(tuple(name for name, _ in calls)), params)
+
     def run_all(self, steps: Sequence[Step], *, durable: bool) -> list[list[DictRow]]:
         """Carry out several statements as one transaction, sent to the server in one piece.
 
-        Returns the rows of each. A statement that fails ends it, and so does `turnchain_expect`.
+        Returns the rows of each. A statement that fails ends it.
         """
         with self._borrowed(durable) as connection:
             failed: psycopg.Error | None = None
@@ -96,7 +111,7 @@ class Connections:
                 with suppress(psycopg.Error):  # what went wrong first is what counts
                     connection.rollback()
                 raise failed
-            return [cursor.fetchall() if cursor.description else [] for cursor in cursors]
+            return [_rows(cursor) for cursor in cursors]
 
     @contextmanager
     def alone(self) -> Generator[psycopg.Connection[DictRow]]:
@@ -137,6 +152,7 @@ class Connections:
             params = {
                 "synchronous_commit": synchronous_commit,
                 "lock_timeout_ms": round(self._lock_timeout.total_seconds() * 1000),
+                "read_only": self._read_only,
             }
             connection.execute(STATEMENTS["set_session"], params)
 
@@ -169,6 +185,11 @@ class Connections:
             "stores as many as there are threads",
             {"server": self.where, "max_size": self._max_size},
         )
+
+
+def _rows(cursor: psycopg.Cursor[DictRow]) -> list[DictRow]:
+    # Not `description`, which describes every column to be thrown away.
+    return cursor.fetchall() if cursor.pgresult and cursor.pgresult.nfields else []
 
 
 def _alive(pool: Pool) -> psycopg.Connection[DictRow]:

@@ -11,6 +11,7 @@ from turnchain.orchestrator_core.errors import (
     LeaseLost,
     SchemaMissingError,
     SessionOwnerError,
+    StopAsked,
     StoreUnavailableError,
     TurnConflictError,
 )
@@ -18,6 +19,7 @@ from turnchain.orchestrator_core.errors import (
 LEASE_LOST: Final = "TC001"
 INDEX_TAKEN: Final = "TC002"
 FOREIGN_SESSION: Final = "TC003"
+STOP_ASKED: Final = "TC004"
 
 _NO_TABLE: Final = frozenset({"42P01", "42883", "42703", "3F000"})
 """Undefined table, function, column; no such schema."""
@@ -47,6 +49,8 @@ def translated(error: BaseException, where: str) -> BaseException:
     state = sqlstate_of(error)
     if state == LEASE_LOST:
         return LeaseLost("the right to run this stage has gone to somebody else")
+    if state == STOP_ASKED:
+        return StopAsked()
     if state in (INDEX_TAKEN, _UNIQUE):
         return TurnConflictError(
             "another turn was settled at this index: read the session again",

@@ -79,7 +79,6 @@ class Moving(Part):
         params = {
             "lease": lease,
             "turn_ids": [claim.turn.turn_id for claim in claims],
-            "stages": [claim.turn.stage.value for claim in claims],
             "fences": [claim.turn.fence for claim in claims],
             "lease_owners": [claim.lease_owner for claim in claims],
         }

@@ -38,7 +38,7 @@ class PostgresSnapshots:
             "head": run.model_dump_json(exclude=_SEED),
             "seed": run.model_dump_json(include=_SEED),
         }
-        own.later("save_head", head)
+        own.later("save_run", head)
         if settled is not None:
             iteration = {
                 "run_id": run.run_id,
@@ -49,7 +49,7 @@ class PostgresSnapshots:
 
     def delete(self, run_id: str, unit: Unit) -> None:
         """As `SnapshotStore.delete`."""
-        own_unit(unit).later("delete_snapshot", {"run_id": run_id})
+        own_unit(unit).later("delete_run", {"run_id": run_id})
 
     def list(self, prefix: str = "") -> builtins.list[str]:
         """As `SnapshotStore.list`."""

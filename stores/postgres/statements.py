@@ -11,11 +11,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import cache
 from importlib.resources import files
 from typing import Final, LiteralString, cast
 
 _FOLDER: Final = files("turnchain.stores.postgres").joinpath("sql")
-_SCHEMA: Final = "schema.sql"
+_SCHEMA: Final = ("schema.sql", "functions.sql")
+_CALL: Final = "SELECT "
 _HEADER: Final = re.compile(r"^-- (\w+) --\n-- .+\n", re.MULTILINE)
 
 
@@ -35,7 +37,7 @@ def _read(name: str) -> LiteralString:
 
 def _load() -> dict[str, LiteralString]:
     names = sorted(entry.name for entry in _FOLDER.iterdir())
-    found = [item for name in names if name != _SCHEMA for item in parse(_read(name))]
+    found = [item for name in names if name not in _SCHEMA for item in parse(_read(name))]
     statements = dict(found)
     assert len(statements) == len(found), "two statements have one name"
     return statements
@@ -44,6 +46,20 @@ def _load() -> dict[str, LiteralString]:
 STATEMENTS: Final = _load()
 
 
+@cache
+def joined(names: tuple[str, ...]) -> LiteralString:
+    """One statement out of several that are each `SELECT function(…)`, called in this order.
+
+    The parameters of the first are called `0_name`, of the second `1_name`, and so on.
+    """
+    calls = [STATEMENTS[name] for name in names]
+    assert all(call.startswith(_CALL) for call in calls), f"not all of {names} are calls"
+    text = _CALL + ", ".join(
+        call.removeprefix(_CALL).replace("%(", f"%({number}_") for number, call in enumerate(calls)
+    )
+    return cast("LiteralString", text)  # as literal as its parts
+
+
 def schema() -> str:
     """The DDL to apply, for example by `psql`. Applying it again changes nothing."""
-    return _read(_SCHEMA)
+    return "\n".join(map(_read, _SCHEMA))

@@ -51,9 +51,11 @@ class Sweeping(Part):
         if not rows.is_wake(wake):
             return None
         found = self._connections.run_safely("get", {"turn_id": wake.turn_id})
-        if not found or found[0]["lease_owner"] is None or rows.wake(found[0]) != wake:
+        if not found or found[0]["lease_owner"] is None or found[0]["fence"] != wake.fence:
             return None
         turn = rows.turn(found[0])
+        if turn.stage.order < wake.stage.order:
+            return None
         if (turn.lease_owner or "").rpartition("/")[0] != process_id:
             return None
         return self._take_from_owner(turn, max_attempts, died=True)

@@ -27,8 +27,12 @@ class PostgresUnit:
         self._events: list[dict[str, Any]] = []
         self._progress = False
         self._outcome: Outcome | None = None
+        self._unless_stopped = False
         self._next_stage: Stage | None = None
+        self._keeps = False
         self._work: TurnWork | None = None
+        self._turn_index: int | None = None
+        self._begins_session = False
         self._others: list[Step] = []
 
     @property
@@ -38,56 +42,66 @@ class PostgresUnit:
 
     def add_events(self, events: Sequence[NewEvent]) -> None:
         """As `Unit.add_events`."""
-        for event in events:
-            self._add_event(event.type, event.model_dump(mode="json")["payload"], terminal=False)
+        self._events += [event.model_dump(mode="json") for event in events]
 
     def mark_progress(self) -> None:
         """As `Unit.mark_progress`."""
         self._progress = True
 
-    def settle(self, outcome: Outcome) -> None:
+    def settle(self, outcome: Outcome, *, unless_stopped: bool = False) -> None:
         """As `Unit.settle`. A turn that has an outcome keeps it."""
-        if self._outcome is not None:
-            return
-        self._outcome = outcome
-        payload = ending_payload(self._claim.turn, outcome)
-        self._add_event(terminal_event(outcome.status), payload, terminal=True)
+        self._outcome = self._outcome or outcome
+        self._unless_stopped = unless_stopped
 
     def hand_over(self, stage: Stage, work: TurnWork | None = None) -> None:
         """As `Unit.hand_over`."""
-        self._next_stage, self._work, self._progress = stage, work, True
+        self._move(stage, work, keeps=False)
+
+    def keep(self, stage: Stage, work: TurnWork) -> None:
+        """As `Unit.keep`."""
+        self._move(stage, work, keeps=True)
+
+    def _move(self, stage: Stage, work: TurnWork | None, *, keeps: bool) -> None:
+        decided = work is not None and work.outcome is not None
+        if self._next_stage is None and self._claim.turn.stage is Stage.LOAD:
+            # A load that refuses the turn moves it to persist, and begins no session.
+            self._begins_session = not decided
+        if work is not None:
+            self._work = work
+            self._turn_index = self._turn_index if decided else work.turn_index
+        self._next_stage, self._keeps, self._progress = stage, keeps, True
 
     def later(self, name: str, params: Params) -> None:
-        """Carry out another store's statement in this transaction."""
+        """Have another store's statement, a call of one function, carried out in this transaction."""
         self._others.append((name, params))
 
     def commit(self, connections: Connections, *, durable: bool) -> None:
         """Send all of it. The turn's row comes first: its guard decides over everything after."""
-        own: Step = ("write_unit", self._params())
-        if self._others:
-            connections.run_all([own, *self._others], durable=durable)
-        else:
-            connections.run(*own, durable=durable)
+        connections.run_joined([("write_unit", self._params()), *self._others], durable=durable)
 
     def _params(self) -> dict[str, Any]:
         outcome, work, stage = self._outcome, self._work, self._next_stage
-        # A load that refuses the turn hands over to persist, and begins no session.
-        decided = work is not None and work.outcome is not None
-        loads = self._claim.turn.stage is Stage.LOAD and stage is not None
         return {
             **claim_params(self._claim),
-            "events": to_json(self._events),
+            "events": to_json(self._events) if self._events else None,
             "progress": self._progress,
+            "next_stage": None if stage is None else stage.value,
+            "keeps": self._keeps,
+            "work": None if work is None else work.model_dump_json(),
+            "turn_index": self._turn_index,
+            "begins_session": self._begins_session,
             "status": None if outcome is None else outcome.status.value,
             "outcome": None if outcome is None else outcome_json(outcome),
-            "next_stage": None if stage is None else stage.value,
-            "work": None if work is None else work.model_dump_json(),
-            "turn_index": None if work is None or decided else work.turn_index,
-            "begins_session": loads and not decided,
+            "terminal": None if outcome is None else self._terminal(outcome),
+            "unless_stopped": self._unless_stopped,
         }
 
-    def _add_event(self, kind: str, payload: dict[str, Any], *, terminal: bool) -> None:
-        self._events.append({"type": kind, "payload": payload, "terminal": terminal})
+    def _terminal(self, outcome: Outcome) -> str:
+        turn = self._claim.turn
+        if self._turn_index is not None:
+            turn = turn.model_copy(update={"turn_index": self._turn_index})
+        event = NewEvent(type=terminal_event(outcome.status), payload=ending_payload(turn, outcome))
+        return event.model_dump_json()
 
 
 def own_unit(unit: Unit) -> PostgresUnit:

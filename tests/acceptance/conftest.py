@@ -37,6 +37,7 @@ def floor_on(
             "TURNCHAIN_BROKER_URL": broker_url,
             "TURNCHAIN_KEY_PREFIX": key_prefix,
             "TURNCHAIN_ORCHESTRATORS": "tests.acceptance.shop:walk",
+            "TURNCHAIN_CHAIN_MODE": os.environ.get("TURNCHAIN_TEST_CHAIN_MODE", "staged"),
             EVIDENCE_URL: database_url,
             DOORS: str(directory / "doors"),
             "PYTHONPATH": str(ROOT),

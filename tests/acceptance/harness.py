@@ -62,7 +62,15 @@ class TiedWorker(Worker):
         command += ["-P", self.pool, "-c", str(self.concurrency), "-n", f"{self.name}@%h"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [*tie, "-1", "-1", *command, "--without-mingle", "--without-gossip"],
+                [
+                    *tie,
+                    "-1",
+                    "-1",
+                    *command,
+                    "--without-mingle",
+                    "--without-gossip",
+                    *self.arguments,
+                ],
                 env=self.environ,
                 stdout=log,
                 stderr=log,
@@ -95,11 +103,13 @@ class Floor:
         pool: str = "prefork",
         concurrency: int = 2,
         settings: Mapping[str, object] = MappingProxyType({}),
+        arguments: tuple[str, ...] = (),
     ) -> Worker:
         """A running worker. `settings` are TURNCHAIN_ variables, in small letters and without that."""
         variables = {f"TURNCHAIN_{key.upper()}": str(value) for key, value in settings.items()}
         log = self.directory / f"{name}-{len(self.workers)}.log"
-        worker = TiedWorker(name, {**self.environ, **variables}, log, pool, concurrency)
+        environ = {**self.environ, **variables}
+        worker = TiedWorker(name, environ, log, pool, concurrency, arguments=arguments)
         self.workers.append(worker)
         worker.start()
         self.stack.callback(self._end, worker)

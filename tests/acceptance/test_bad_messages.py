@@ -35,7 +35,7 @@ def floor(
         prefix(redis_url) as key_prefix,
         floor_on(database_url, redis_url, key_prefix) as floor,
     ):
-        floor.start(pool=request.param, concurrency=1)
+        floor.start(pool=request.param, concurrency=1, settings={"log_level": "DEBUG"})
         yield floor
 
 

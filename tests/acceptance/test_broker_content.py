@@ -158,7 +158,7 @@ def test_no_byte_of_what_a_person_wrote_reaches_the_broker_or_a_log(
         "CREATE FUNCTION shop_quote() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN "
         "RAISE EXCEPTION 'cannot store %', NEW.state USING DETAIL = NEW.state::text; END $$"
     )
-    floor.start("w1", pool=pool, concurrency=1, settings={"log_level": "DEBUG"})
+    floor.start("w1", pool=pool, concurrency=1, settings={"log_level": "DEBUG"}, arguments=("-E",))
 
     answered = floor.enqueue("s1", ["echo"], **written())
     failing = floor.enqueue("s2", ["grumble"], **written())

@@ -99,15 +99,15 @@ class Oracle:
             claim: Claim = args[0]
             row = before.turns[claim.turn.turn_id]
             self.require(
-                row.is_held_by(claim),
+                row.is_owned_by(claim) if verb == "hand_back" else row.is_held_by(claim),
                 f"{verb} was accepted of an owner that had lost the turn [I4]",
             )
         if verb == "claim" and isinstance(result, Claim):
             self._judge_grant(args[0], before.turns[args[0].turn_id])
         if verb == "renew":
             for claim, answer in zip(args[0], cast("list[Renewal]", result), strict=True):
-                held = before.turns[claim.turn.turn_id].is_held_by(claim)
-                self.require(held or not answer.renewed, "a lease was renewed that had been lost")
+                owned = before.turns[claim.turn.turn_id].is_owned_by(claim)
+                self.require(owned or not answer.renewed, "a lease was renewed that had been lost")
         if verb == "finish_step":
             self.finished.add((args[1], args[2]))
         for turn_id, row in after.turns.items():
@@ -144,12 +144,12 @@ class Oracle:
             )
             self.require(kept, f"{verb} changed a final status or outcome [I6]")
         if old.lease_owner is not None and new.lease_owner != old.lease_owner:
-            by_owner = verb in _GUARDED | {"hand_back"} and old.is_held_by(args[0])
+            by_owner = verb in _GUARDED | {"hand_back"} and old.is_owned_by(args[0])
             taken = verb in _TAKEOVERS and new.fence > old.fence
             self.require(by_owner or taken, f"{verb} took a turn from its owner")
         if verb == "take_over" and new.fence > old.fence:
             wake, process_id, _ = args
-            told = wake == old.wake and str(old.lease_owner).startswith(f"{process_id}/")
+            told = wake.fence == old.fence and str(old.lease_owner).startswith(f"{process_id}/")
             self.require(told, "a takeover message took a turn that it did not mean")
         if new.attempts > old.attempts:
             lost = old.lease_owner is not None and (verb == "take_over" or old.is_expired(now))

@@ -23,6 +23,7 @@ from turnchain.orchestrator_core.invoke import Invoker
 from turnchain.orchestrator_core.registry import Registry
 from turnchain.orchestrator_core.runner import run_stage
 from turnchain.orchestrator_core.sweep import SweepPolicy, sweep
+from turnchain.orchestrator_core.turn_context import TurnContext
 
 SECOND = timedelta(seconds=1)
 LEASE = 20 * SECOND
@@ -154,10 +155,11 @@ class Worker(Process):
             self.publish([taken])
             return
         following: Wake | None = message
+        held: TurnContext | None = None
         while following is not None:
-            passage = run_stage(following, self.env)
+            passage = run_stage(following, self.env, held=held, goes_on=lambda _: inline)
             self.publish(passage.others)
-            following = passage.following
+            following, held = passage.following, passage.held
             if not inline:
                 self.publish([following])
                 break
@@ -166,12 +168,12 @@ class Worker(Process):
 
     def die(self, *, after: bool) -> Takeover | None:
         """Crash, and start again as another process. What its parent would tell, if it owned something."""
-        claim = self.watch.claim if self.watch else None
+        message = self.message if self.watch else None
         process_id = self.process_id
         self.crash(after=after)
         self.watch = None
         self._starts_again()
-        return Takeover(claim.wake, process_id) if claim else None
+        return Takeover(message, process_id) if isinstance(message, Wake) else None
 
     def _starts_again(self) -> None:
         self.life += 1
@@ -206,6 +208,10 @@ class Worker(Process):
     def begin(self, claim: Claim, granted: timedelta) -> Watched:
         self.watch = Watched(claim, granted, self)
         return self.watch
+
+    def go_on(self, claim: Claim) -> None:
+        if self.watch:
+            self.watch.claim = claim
 
     def end(self, claim: Claim) -> None:
         self.watch = None

@@ -12,8 +12,8 @@ from tests.model.machine import TurnMachine
 from tests.model.planted import PLANTED
 from tests.model.settings import SEARCH
 from turnchain.orchestrator_core.contracts import Stage
-from turnchain.orchestrator_core.stages import compact, dispatch, persist
-from turnchain.stores.memory import MemoryLedger
+from turnchain.orchestrator_core.stages import compact, persist
+from turnchain.stores.memory import MemoryLedger, MemorySnapshots
 
 
 def _nothing(*_: Any) -> None:
@@ -31,13 +31,25 @@ def test_the_model_finds(fault: type[MemoryLedger]) -> None:
 
 @pytest.mark.parametrize(
     ("place", "name"),
-    [(dispatch, "_save"), (persist, "commit"), (compact, "commit")],
-    ids=["iterations are not saved", "outcomes are not committed", "runs are not deleted"],
+    [(persist, "commit"), (compact, "commit")],
+    ids=["outcomes are not committed", "runs are not deleted"],
 )
 def test_the_model_finds_a_stage_where(
     monkeypatch: pytest.MonkeyPatch, place: Any, name: str
 ) -> None:
     monkeypatch.setattr(place, name, _nothing)
+
+    with pytest.raises(AssertionError):
+        run_state_machine_as_test(TurnMachine, settings=SEARCH)
+
+
+def test_the_model_finds_iterations_that_are_not_saved(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = MemorySnapshots.save
+
+    def without(self: Any, run: Any, settled: Any, unit: Any) -> None:
+        whole(self, run, None, unit)
+
+    monkeypatch.setattr(MemorySnapshots, "save", without)
 
     with pytest.raises(AssertionError):
         run_state_machine_as_test(TurnMachine, settings=SEARCH)
@@ -50,8 +62,9 @@ def test_the_model_finds_an_outcome_that_is_committed_before_its_checkpoint(
     whole = persist.commit
 
     def torn(turn: Any, env: Any, unit: Any) -> None:
-        with env.ledger.unit(turn.claim, durable=True) as first:
-            first.settle(turn.work.outcome)
+        if turn.deferred is None:
+            with env.ledger.unit(turn.claim, durable=True) as first:
+                first.settle(turn.work.outcome)
         whole(turn, env, unit)
 
     monkeypatch.setattr(persist, "commit", torn)
@@ -72,6 +85,6 @@ def test_the_model_reaches_every_stage_and_every_end() -> None:
                 kinds = {row.stage.value, row.status.value, row.parked or ""}
                 unseen.difference_update(kinds, {"taken over"} if row.takeovers else ())
 
-    run_state_machine_as_test(Seeing, settings=settings(SEARCH, max_examples=120))
+    run_state_machine_as_test(Seeing, settings=settings(SEARCH, max_examples=300))
 
     assert not unseen

@@ -108,6 +108,9 @@ class FakeLeases:
         self.kept.append(claim.lease_owner)
         return self.watch
 
+    def go_on(self, claim: Claim) -> None:
+        assert claim.lease_owner in self.kept
+
     def end(self, claim: Claim) -> None:
         self.kept.remove(claim.lease_owner)
 

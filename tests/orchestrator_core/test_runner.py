@@ -38,7 +38,6 @@ from turnchain.orchestrator_core.errors import (
     StoreUnavailableError,
 )
 from turnchain.orchestrator_core.ports import Watch
-from turnchain.orchestrator_core.runner import Passage
 from turnchain.stores.memory.tables import SessionRow
 
 STOPPABLE = [Stage.LOAD, Stage.DRIFT, Stage.LOCK, Stage.WINDOW, Stage.DISPATCH]
@@ -287,7 +286,7 @@ def test_a_process_that_goes_away_hands_the_turn_back(stage: Stage) -> None:
 
     turn = world.turn(wake)
     back = Wake(turn_id=wake.turn_id, stage=stage, fence=1)
-    assert passage == Passage(others=(back,))
+    assert (passage.others, passage.handed_back) == ((back,), True)
     assert (turn.attempts, turn.lease_owner, turn.fence) == (0, None, 1)
 
 
@@ -308,7 +307,10 @@ def test_a_hand_back_that_comes_too_late_gives_nothing_back() -> None:
     world = World(counter(intents={"bump": intent}))
     wake = world.ready(Stage.DISPATCH)
 
-    assert world.run(wake) == Passage()
+    passage = world.run(wake)
+
+    assert refusal_of(passage).reason == "moved-on"
+    assert (passage.others, passage.handed_back) == ((), False)
     assert world.turn(wake).fence == 1
 
 

@@ -13,6 +13,8 @@ from turnchain.stores.conformance.cancelling import CancellingSuite
 from turnchain.stores.conformance.checkpoints import CheckpointsSuite
 from turnchain.stores.conformance.claiming import ClaimingSuite
 from turnchain.stores.conformance.exam import Stores
+from turnchain.stores.conformance.inspecting import InspectingSuite
+from turnchain.stores.conformance.keeping import KeepingSuite
 from turnchain.stores.conformance.owning import OwningSuite
 from turnchain.stores.conformance.reading import ReadingSuite
 from turnchain.stores.conformance.settling import SettlingSuite
@@ -54,6 +56,10 @@ class TestMemoryOwning(OnMemory, OwningSuite):
     pass
 
 
+class TestMemoryKeeping(OnMemory, KeepingSuite):
+    pass
+
+
 class TestMemoryUnits(OnMemory, UnitsSuite):
     pass
 
@@ -75,6 +81,10 @@ class TestMemoryCancelling(OnMemory, CancellingSuite):
 
 
 class TestMemoryReading(OnMemory, ReadingSuite):
+    pass
+
+
+class TestMemoryInspecting(OnMemory, InspectingSuite):
     pass
 
 
@@ -102,6 +112,10 @@ class TestPostgresOwning(OnPostgres, OwningSuite):
     pass
 
 
+class TestPostgresKeeping(OnPostgres, KeepingSuite):
+    pass
+
+
 class TestPostgresUnits(OnPostgres, UnitsSuite):
     pass
 
@@ -123,6 +137,10 @@ class TestPostgresCancelling(OnPostgres, CancellingSuite):
 
 
 class TestPostgresReading(OnPostgres, ReadingSuite):
+    pass
+
+
+class TestPostgresInspecting(OnPostgres, InspectingSuite):
     pass
 
 

@@ -128,7 +128,7 @@ def test_a_stage_that_cannot_run_fails_with_ids_only(
 ) -> None:
     wake = desk.ready()
 
-    def broken(wake: Wake, env: object) -> Passage:
+    def broken(*_: object, **__: object) -> Passage:
         raise LookupError(SECRET)
 
     monkeypatch.setattr(base, "run_stage", broken)
@@ -148,7 +148,7 @@ def test_a_stage_that_cannot_run_fails_with_ids_only(
 def test_an_error_of_ours_is_told_by_its_code(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     wake = desk.ready()
 
-    def away(wake: Wake, env: object) -> Passage:
+    def away(*_: object, **__: object) -> Passage:
         raise StoreUnavailableError(SECRET)
 
     monkeypatch.setattr(base, "run_stage", away)

@@ -257,9 +257,31 @@ def test_whatever_is_logged_is_one_line_that_can_be_read(
 def root() -> Generator[logging.Logger]:
     root = logging.getLogger()
     handlers, level = root.handlers[:], root.level
+    trace = logging.getLogger("celery.app.trace")
     yield root
     root.handlers[:] = handlers
     root.setLevel(level)
+    trace.setLevel(logging.NOTSET)
+    logging.getLogger("celery.worker.strategy").setLevel(logging.NOTSET)
+
+
+def test_a_stage_that_came_and_went_is_told_at_debug_only(
+    root: logging.Logger, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = logging.getLogger("celery.app.trace")
+
+    set_up("INFO")
+    trace.info("Task turn.load succeeded")
+    trace.error("Task turn.load failed")
+    trace.setLevel(logging.NOTSET)
+    set_up("DEBUG")
+    trace.info("Task turn.drift succeeded")
+
+    lines = capsys.readouterr().err.splitlines()
+    assert [json.loads(line)["message"] for line in lines] == [
+        "Task turn.load failed",
+        "Task turn.drift succeeded",
+    ]
 
 
 def test_every_logger_is_sent_to_standard_error_in_our_form(

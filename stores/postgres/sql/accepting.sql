@@ -48,16 +48,38 @@ SELECT json_build_object(
 )::text
 
 -- accept --
--- The one INSERT that makes a turn; no row if its id or key was there. Waits for nothing else.
+-- The one INSERT that makes a turn; no row if `look` has to say why not. Waits for nothing else.
 WITH turn AS (
     INSERT INTO turnchain_turns (
         turn_id, orchestrator_name, session_id, tenant, user_id, run_id, runner, priority,
         deadline_at, idempotency_key, request_hash
     )
-    VALUES (
+    SELECT
         %(turn_id)s::uuid, %(orchestrator_name)s::text, %(session_id)s::text, %(tenant)s::text,
         %(user_id)s::text, %(run_id)s::text, %(runner)s::text, %(priority)s::integer,
         %(deadline)s::timestamptz, %(idempotency_key)s::text, %(request_hash)s::text
+    WHERE coalesce(
+        (
+            SELECT (s.tenant, s.user_id) IS NOT DISTINCT FROM (%(tenant)s::text, %(user_id)s::text)
+            FROM turnchain_sessions AS s
+            WHERE s.orchestrator_name = %(orchestrator_name)s::text
+                AND s.session_id = %(session_id)s::text
+        ),
+        (
+            SELECT (t.tenant, t.user_id) IS NOT DISTINCT FROM (%(tenant)s::text, %(user_id)s::text)
+            FROM turnchain_turns AS t
+            WHERE t.orchestrator_name = %(orchestrator_name)s::text
+                AND t.session_id = %(session_id)s::text
+            ORDER BY t.seq LIMIT 1
+        ),
+        true
+    )
+    AND (
+        NOT %(asks_announced)s::boolean
+        OR EXISTS (
+            SELECT FROM turnchain_orchestrators AS o WHERE o.name = %(orchestrator_name)s::text
+        )
+        OR NOT EXISTS (SELECT FROM turnchain_orchestrators)
     )
     -- A unique violation would end the caller's whole transaction.
     ON CONFLICT DO NOTHING

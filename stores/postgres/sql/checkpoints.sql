@@ -1,26 +1,9 @@
 -- append_checkpoint --
 -- Add a settled turn's record; the same turn's again is success. [CheckpointStore.append]
-WITH added AS (
-    INSERT INTO turnchain_checkpoints (
-        orchestrator_name, session_id, turn_index, state, last_route, signature, version,
-        turn_id, run_id, fence, turn_snapshot
-    )
-    VALUES (
-        %(orchestrator_name)s::text, %(session_id)s::text, %(turn_index)s::integer,
-        %(state)s::jsonb, %(last_route)s::jsonb, %(signature)s::text, %(version)s::text,
-        %(turn_id)s::uuid, %(run_id)s::text, %(fence)s::bigint, %(turn_snapshot)s::jsonb
-    )
-    ON CONFLICT (orchestrator_name, session_id, turn_index) DO NOTHING
-    RETURNING turn_id
-)
-SELECT turnchain_expect(
-    EXISTS (SELECT FROM added) OR EXISTS (
-        SELECT FROM turnchain_checkpoints
-        WHERE orchestrator_name = %(orchestrator_name)s::text
-            AND session_id = %(session_id)s::text
-            AND turn_index = %(turn_index)s::integer AND turn_id = %(turn_id)s::uuid
-    ),
-    'TC002', 'turnchain: another turn settled this index'
+SELECT turnchain_append_checkpoint(
+    %(orchestrator_name)s::text, %(session_id)s::text, %(turn_index)s::integer,
+    %(state)s::jsonb, %(last_route)s::jsonb, %(signature)s::text, %(version)s::text,
+    %(turn_id)s::uuid, %(run_id)s::text, %(fence)s::bigint, %(turn_snapshot)s::jsonb
 )
 
 -- load_checkpoint --

@@ -7,7 +7,15 @@ SELECT
     set_config('statement_timeout', '30s', false),
     set_config('lock_timeout', %(lock_timeout_ms)s::integer::text, false),
     set_config('jit', 'off', false),
-    set_config('synchronous_commit', %(synchronous_commit)s::text, false)
+    set_config('synchronous_commit', %(synchronous_commit)s::text, false),
+    set_config('default_transaction_read_only', %(read_only)s::boolean::text, false),
+    -- What moves turns looks rows up by key. Planned once, and by index also while the statistics of a young or suddenly
+    -- full table are wrong. What an operator asks has filters, and is planned by what they are.
+    set_config(
+        'plan_cache_mode',
+        CASE WHEN %(read_only)s::boolean THEN 'auto' ELSE 'force_generic_plan' END, false
+    ),
+    set_config('enable_seqscan', %(read_only)s::boolean::text, false)
 
 -- begin --
 -- Open a unit that has more than one statement.

@@ -39,95 +39,13 @@ SELECT
 FROM turnchain_turns WHERE turn_id = %(turn_id)s::uuid
 
 -- write_unit --
--- All that a unit writes to the ledger: the turn's row once, and its siblings. [Ledger.unit]
-WITH held AS (
-    SELECT turn_id, settled_at, event_seq FROM turnchain_turns
-    WHERE turn_id = %(turn_id)s::uuid AND stage = %(stage)s::text AND fence = %(fence)s::bigint
-        AND lease_owner = %(lease_owner)s::text
-    FOR NO KEY UPDATE
-),
--- A turn that has an outcome keeps it, and its terminal event.
-new_events AS (
-    SELECT
-        held.turn_id, e.type, e.payload,
-        held.event_seq + row_number() OVER (ORDER BY e.place) AS seq
-    FROM held, ROWS FROM (
-        jsonb_to_recordset(%(events)s::jsonb) AS (type text, payload jsonb, terminal boolean)
-    ) WITH ORDINALITY AS e (type, payload, terminal, place)
-    WHERE NOT (e.terminal AND held.settled_at IS NOT NULL)
-),
-moved AS (
-    UPDATE turnchain_turns AS t SET
-        event_seq = held.event_seq + (SELECT count(*) FROM new_events),
-        attempts = CASE WHEN %(progress)s::boolean THEN 0 ELSE t.attempts END,
-        status = CASE
-            WHEN held.settled_at IS NULL THEN coalesce(%(status)s::text, t.status)
-            ELSE t.status
-        END,
-        settled_at = CASE
-            WHEN held.settled_at IS NULL AND %(status)s::text IS NOT NULL THEN clock_timestamp()
-            ELSE t.settled_at
-        END,
-        turn_index = coalesce(%(turn_index)s::integer, t.turn_index),
-        stage = coalesce(%(next_stage)s::text, t.stage),
-        lease_owner = CASE WHEN %(next_stage)s::text IS NULL THEN t.lease_owner END,
-        lease_expires_at = CASE WHEN %(next_stage)s::text IS NULL THEN t.lease_expires_at END,
-        ready_at = CASE WHEN %(next_stage)s::text <> 'done' THEN clock_timestamp() END,
-        woken_at = CASE WHEN %(next_stage)s::text <> 'done' THEN clock_timestamp() END
-    FROM held WHERE t.turn_id = held.turn_id
-    RETURNING t.*
-),
-events AS (
-    INSERT INTO turnchain_turn_events (turn_id, seq, type, payload)
-    SELECT turn_id, seq, type, payload FROM new_events
-),
-outcome AS (
-    INSERT INTO turnchain_outcomes (turn_id, status, outcome, settled_at)
-    SELECT moved.turn_id, moved.status, %(outcome)s::jsonb, moved.settled_at
-    FROM moved JOIN held USING (turn_id)
-    WHERE %(status)s::text IS NOT NULL AND held.settled_at IS NULL
-    RETURNING turn_id, status
-),
-head AS (
-    UPDATE turnchain_sessions AS s
-    SET head_turn_index = greatest(s.head_turn_index, moved.turn_index)
-    FROM moved JOIN outcome USING (turn_id)
-    WHERE s.orchestrator_name = moved.orchestrator_name AND s.session_id = moved.session_id
-        AND outcome.status = 'awaiting-input'
-),
-session AS (
-    INSERT INTO turnchain_sessions (orchestrator_name, session_id, tenant, user_id)
-    SELECT orchestrator_name, session_id, tenant, user_id FROM moved
-    WHERE %(begins_session)s::boolean
-    ON CONFLICT DO NOTHING
-),
-work AS (
-    INSERT INTO turnchain_turn_work (turn_id, work)
-    SELECT turn_id, %(work)s::jsonb FROM moved
-    WHERE %(work)s::text IS NOT NULL AND stage <> 'done'
-    ON CONFLICT (turn_id) DO UPDATE SET work = excluded.work
-),
-forgotten_work AS (
-    DELETE FROM turnchain_turn_work AS w USING moved
-    WHERE w.turn_id = moved.turn_id AND moved.stage = 'done'
-),
-forgotten_request AS (
-    UPDATE turnchain_turn_requests AS r
-    SET history = NULL, history_provider = NULL, context = NULL, context_provider = NULL
-    FROM moved WHERE r.turn_id = moved.turn_id AND moved.stage = 'done'
+-- All that a unit writes to the ledger. [Ledger.unit]
+SELECT turnchain_write_unit(
+    %(turn_id)s::uuid, %(stage)s::text, %(fence)s::bigint, %(lease_owner)s::text,
+    %(events)s::jsonb, %(progress)s::boolean, %(next_stage)s::text, %(keeps)s::boolean,
+    %(work)s::jsonb, %(turn_index)s::integer, %(begins_session)s::boolean,
+    %(status)s::text, %(outcome)s::jsonb, %(terminal)s::jsonb, %(unless_stopped)s::boolean
 )
-SELECT
-    turnchain_expect(
-        EXISTS (SELECT FROM moved), 'TC001', 'turnchain: the lease is lost'
-    ),
-    turnchain_expect(
-        NOT %(begins_session)s::boolean OR NOT EXISTS (
-            SELECT FROM moved JOIN turnchain_sessions AS s USING (orchestrator_name, session_id)
-            WHERE (s.tenant, s.user_id) IS DISTINCT FROM (moved.tenant, moved.user_id)
-        ),
-        'TC003', 'turnchain: the session belongs to another owner'
-    ),
-    (SELECT pg_notify('turnchain_settled', turn_id::text) FROM outcome)
 
 -- park --
 -- Give the turn up until an instant, or until told. [Ledger.park]
@@ -154,7 +72,7 @@ SELECT turn_id FROM parked
 UPDATE turnchain_turns SET
     fence = fence + 1, lease_owner = NULL, lease_expires_at = NULL,
     ready_at = clock_timestamp(), wakes = 0, woken_at = clock_timestamp()
-WHERE turn_id = %(turn_id)s::uuid AND stage = %(stage)s::text AND fence = %(fence)s::bigint
+WHERE turn_id = %(turn_id)s::uuid AND fence = %(fence)s::bigint
     AND lease_owner = %(lease_owner)s::text
 RETURNING turn_id, stage, fence
 
@@ -163,10 +81,9 @@ RETURNING turn_id, stage, fence
 UPDATE turnchain_turns AS t
 SET lease_expires_at = clock_timestamp() + %(lease)s::interval
 FROM unnest(
-    %(turn_ids)s::uuid[], %(stages)s::text[], %(fences)s::bigint[], %(lease_owners)s::text[]
-) AS c (turn_id, stage, fence, lease_owner)
-WHERE t.turn_id = c.turn_id AND t.stage = c.stage AND t.fence = c.fence
-    AND t.lease_owner = c.lease_owner
+    %(turn_ids)s::uuid[], %(fences)s::bigint[], %(lease_owners)s::text[]
+) AS c (turn_id, fence, lease_owner)
+WHERE t.turn_id = c.turn_id AND t.fence = c.fence AND t.lease_owner = c.lease_owner
 RETURNING
     t.lease_owner,
     t.cancel_requested_at IS NOT NULL AS cancel_requested,

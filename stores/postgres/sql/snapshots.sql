@@ -1,15 +1,12 @@
--- save_head --
+-- save_run --
 -- Write a run's head; what it started with is written once.
-INSERT INTO turnchain_snapshots (run_id, fence, head, seed)
-VALUES (%(run_id)s::text, %(fence)s::bigint, %(head)s::jsonb, %(seed)s::jsonb)
-ON CONFLICT (run_id) DO UPDATE
-SET fence = excluded.fence, head = excluded.head, saved_at = clock_timestamp()
+SELECT turnchain_save_run(
+    %(run_id)s::text, %(fence)s::bigint, %(head)s::jsonb, %(seed)s::jsonb
+)
 
 -- save_iteration --
 -- Write a settled iteration, once.
-INSERT INTO turnchain_snapshot_iterations (run_id, iteration, snapshot)
-VALUES (%(run_id)s::text, %(iteration)s::integer, %(snapshot)s::jsonb)
-ON CONFLICT DO NOTHING
+SELECT turnchain_save_iteration(%(run_id)s::text, %(iteration)s::integer, %(snapshot)s::jsonb)
 
 -- load_snapshot --
 -- A run with its settled iterations, in order.
@@ -21,12 +18,9 @@ SELECT
     ) AS iterations
 FROM turnchain_snapshots AS s WHERE s.run_id = %(run_id)s::text
 
--- delete_snapshot --
+-- delete_run --
 -- Delete a run and its iterations.
-WITH iterations AS (
-    DELETE FROM turnchain_snapshot_iterations WHERE run_id = %(run_id)s::text
-)
-DELETE FROM turnchain_snapshots WHERE run_id = %(run_id)s::text
+SELECT turnchain_delete_run(%(run_id)s::text)
 
 -- list_snapshots --
 -- Run ids; the prefix is literal.
