@@ -11,14 +11,16 @@ PYTEST := $(BIN)/python -m pytest
 JOBS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup test test-long check fmt demo lock clean
+.PHONY: help setup test test-long check fmt up demo bench lock clean
 
 help:
 	@echo 'make test       the tests (embedded servers, or TURNCHAIN_TEST_POSTGRES_URL / TURNCHAIN_TEST_REDIS_URL)'
 	@echo 'make test-long  the tests that take minutes'
 	@echo 'make check      formatting, lint, types, architecture'
 	@echo 'make fmt        format, and fix what can be fixed'
-	@echo 'make demo       the booking example on two workers that are killed again and again'
+	@echo 'make up         servers, workers, beat and Flower on this machine; UP holds options: make up UP="--workers 4"'
+	@echo 'make demo       dialogues on real workers and servers of its own; one worker is killed inside a turn'
+	@echo 'make bench      Turnchain beside plain Celery, in about ten minutes; BENCH=--quick for a look'
 	@echo 'make lock       resolve $(LOCK) anew from pyproject.toml'
 	@echo 'make clean      remove the virtual environment and everything generated'
 
@@ -52,8 +54,15 @@ fmt: $(READY)
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+up: $(READY)
+	@$(BIN)/turnchain up $(UP)
+
 demo: $(READY)
-	$(BIN)/python -m examples.booking --workers 2 --kill --repeat 25
+	$(BIN)/turnchain demo
+
+# BENCH holds options: make bench BENCH='--quick --only staged,noop7'.
+bench: $(READY)
+	$(BIN)/python -m benchmarks $(BENCH)
 
 # One file for Python 3.11 to 3.13, with hashes and without any index address. uv lives in a place of its own, so that
 # a stale lock never stands in the way of a new one.
