@@ -14,7 +14,7 @@ from typing import Final, Protocol, cast
 
 from turnchain.orchestrator_core.errors import TurnchainError
 
-COMMANDS: Final = ("schema",)
+COMMANDS: Final = ("demo", "up", "why", "turns", "sessions", "settings", "schema")
 """In the order of the help; each is a module of this package."""
 
 
@@ -53,6 +53,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except TurnchainError as error:
         sys.stderr.write(f"turnchain {options.command}: {error}\n")
         return 2
+    except KeyboardInterrupt:
+        return 130  # as a shell says of Ctrl-C
 
 
 def _command(name: str) -> Command:
