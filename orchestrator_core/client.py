@@ -196,10 +196,11 @@ class SessionClient:
             request, request_hash=request_hash(request), known=self._known, connection=connection
         )
         self._after_commit(connection, self._wake)
-        return self._handle(acceptance.turn.turn_id, request.owner)
+        # On a connection of the caller's it may yet vanish.
+        return self._handle(acceptance.turn.turn_id, request.owner, is_there=connection is None)
 
-    def _handle(self, turn_id: TurnId, owner: Owner) -> Turn:
-        return Turn(self._ledger, self._waiter, self.publish, turn_id, owner)
+    def _handle(self, turn_id: TurnId, owner: Owner, *, is_there: bool = False) -> Turn:
+        return Turn(self._ledger, self._waiter, self.publish, turn_id, owner, is_there=is_there)
 
 
 class Turn:
@@ -212,11 +213,14 @@ class Turn:
         publish: Callable[[], None],
         turn_id: TurnId,
         owner: Owner,
+        *,
+        is_there: bool = False,
     ) -> None:
         self._ledger = ledger
         self._waiter = waiter
         self._publish = publish
         self._owner = owner
+        self._is_there = is_there
         self.turn_id = turn_id
 
     def __repr__(self) -> str:
@@ -319,7 +323,7 @@ class Turn:
         raise _timed_out(self.turn_id, timeout, record)
 
     def _require(self) -> None:
-        if self.get() is None:
+        if not self._is_there and self.get() is None:
             raise InvalidInputError(
                 f"turn_id = {self.turn_id!r} is no turn of this owner: check the id, tenant and user_id, and whether "
                 "the transaction that enqueued it has committed",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Mapping
 from typing import Any, TypeVar, assert_never, cast
 
@@ -24,6 +23,7 @@ from turnchain.orchestrator_core.contracts import (
     checked_json,
     to_json,
 )
+from turnchain.orchestrator_core.copies import Copies, json_copy
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.errors import (
     InvalidInputError,
@@ -198,10 +198,10 @@ class Interpreter:
             turn_index=run.turn_index,
             run_id=run.run_id,
             iteration=run.iteration + 1,
-            input=copy.deepcopy(run.input),
-            state=copy.deepcopy(state),
-            iterations=run.model_copy(deep=True).iterations,
-            history=copy.deepcopy(history),
+            input=json_copy(run.input),
+            state=json_copy(state),
+            iterations=Copies(run.iterations),
+            history=Copies(history),
             context=self._context,
             **more,
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from datetime import timedelta
 from queue import Empty, SimpleQueue
@@ -90,9 +90,10 @@ class Waiter:
         while self._someone_waits():
             try:
                 with self._ledger.listen() as listener:
+                    heard: Container[TurnId] | None = None
                     while self._someone_waits():
-                        self._ask()
-                        listener.wait(_ASK)
+                        self._ask(heard)
+                        heard = listener.wait(_ASK) or None
             except StoreUnavailableError:
                 # Callers keep their own deadlines; the store may be back before they pass.
                 threading.Event().wait(_ASK.total_seconds())
@@ -106,10 +107,11 @@ class Waiter:
                 self._thread = None
             return self._thread is not None
 
-    def _ask(self) -> None:
+    def _ask(self, heard: Container[TurnId] | None) -> None:
+        """Ask for those that were heard of and are waited for here; None asks for all."""
         with self._lock:
-            asked = list(self._waiting)
-        for turn in self._ledger.settled(asked):
+            asked = [turn_id for turn_id in self._waiting if heard is None or turn_id in heard]
+        for turn in self._ledger.settled(asked) if asked else ():
             with self._lock:
                 waiting = list(self._waiting.get(turn.turn.turn_id, ()))
             self._tell(waiting, turn)

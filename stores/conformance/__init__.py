@@ -25,6 +25,7 @@ pytest.register_assert_rewrite(
             "checkpoints",
             "claiming",
             "inspecting",
+            "listing",
             "keeping",
             "owning",
             "reading",

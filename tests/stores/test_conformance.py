@@ -15,6 +15,7 @@ from turnchain.stores.conformance.claiming import ClaimingSuite
 from turnchain.stores.conformance.exam import Stores
 from turnchain.stores.conformance.inspecting import InspectingSuite
 from turnchain.stores.conformance.keeping import KeepingSuite
+from turnchain.stores.conformance.listing import ListingSuite
 from turnchain.stores.conformance.owning import OwningSuite
 from turnchain.stores.conformance.reading import ReadingSuite
 from turnchain.stores.conformance.settling import SettlingSuite
@@ -84,6 +85,10 @@ class TestMemoryReading(OnMemory, ReadingSuite):
     pass
 
 
+class TestMemoryListing(OnMemory, ListingSuite):
+    pass
+
+
 class TestMemoryInspecting(OnMemory, InspectingSuite):
     pass
 
@@ -137,6 +142,10 @@ class TestPostgresCancelling(OnPostgres, CancellingSuite):
 
 
 class TestPostgresReading(OnPostgres, ReadingSuite):
+    pass
+
+
+class TestPostgresListing(OnPostgres, ListingSuite):
     pass
 
 

@@ -15,7 +15,12 @@ SELECT
         'plan_cache_mode',
         CASE WHEN %(read_only)s::boolean THEN 'auto' ELSE 'force_generic_plan' END, false
     ),
-    set_config('enable_seqscan', %(read_only)s::boolean::text, false)
+    set_config('enable_seqscan', %(read_only)s::boolean::text, false),
+    set_config('enable_bitmapscan', %(read_only)s::boolean::text, false),
+    set_config('enable_hashjoin', %(read_only)s::boolean::text, false),
+    set_config('enable_mergejoin', %(read_only)s::boolean::text, false),
+    set_config('enable_material', %(read_only)s::boolean::text, false),
+    set_config('enable_sort', %(read_only)s::boolean::text, false)
 
 -- begin --
 -- Open a unit that has more than one statement.

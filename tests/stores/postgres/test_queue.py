@@ -10,6 +10,7 @@ import pytest
 from turnchain.orchestrator_core.contracts import Owner
 from turnchain.stores.conformance.exam import Given, id_of, request_of
 from turnchain.stores.postgres import PostgresStores
+from turnchain.stores.postgres.statements import STATEMENTS
 
 
 @pytest.fixture
@@ -120,6 +121,8 @@ def test_the_cost_does_not_grow_with_the_queue_behind_busy_sessions(
     stores: PostgresStores, direct: psycopg.Connection
 ) -> None:
     """Pages touched by a call that finds one free slot, with 200 and with 20,000 turns waiting."""
+    session = {"synchronous_commit": "off", "lock_timeout_ms": 5000, "read_only": False}
+    direct.execute(STATEMENTS["set_session"], session)
     touched = []
     for each in (1, 100):
         _insert(direct, "'s' || n % 200", 200 * each)
