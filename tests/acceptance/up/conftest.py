@@ -22,7 +22,7 @@ def up(project: Path) -> Generator[Callable[..., Up]]:
     """Makes a `turnchain up`; whatever is left of one at the end is killed."""
     made: list[Up] = []
 
-    def up(*arguments: str, **environ: str) -> Up:
+    def up(*arguments: str, project: Path = project, **environ: str) -> Up:
         made.append(Up(project, arguments, environ))
         return made[-1]
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 from urllib.request import urlopen
 
 import psycopg
@@ -110,3 +111,20 @@ def test_a_server_that_dies_during_the_start_ends_it_with_a_sentence(
     assert starting.complaint == f"turnchain up: {name} was ended by SIGKILL\n"
     starting.wait_until_none_is_left()
     assert not starting.directory.exists()
+
+
+def test_two_that_start_at_once_find_ports_of_their_own(
+    up: Callable[..., Up], project: Path
+) -> None:
+    other = project / "other"
+    other.mkdir(mode=0o711)
+    both = [up("--workers", "1").start(), up("--workers", "1", project=other).start()]
+
+    for each in both:
+        each.wait_until_up()
+
+    for kind in ("Postgres", "Redis", "Flower"):
+        ports = {urlsplit(each.url(kind)).port for each in both}
+        assert len(ports) == 2, kind
+    assert [ask(each) for each in both] == ["HELLO\n", "HELLO\n"]
+    assert [each.end() for each in both] == [0, 0]
