@@ -19,7 +19,7 @@ help:
 	@echo 'make check      formatting, lint, types, architecture'
 	@echo 'make fmt        format, and fix what can be fixed'
 	@echo 'make up         servers, workers, beat and Flower on this machine; UP holds options: make up UP="--workers 4"'
-	@echo 'make demo       dialogues on real workers and servers of its own; one worker is killed inside a turn'
+	@echo 'make demo       dialogues on real workers and servers of its own; one worker is killed inside a turn; DEMO holds options'
 	@echo 'make bench      Turnchain beside plain Celery, in about ten minutes; BENCH=--quick for a look'
 	@echo 'make lock       resolve $(LOCK) anew from pyproject.toml'
 	@echo 'make clean      remove the virtual environment and everything generated'
@@ -58,7 +58,7 @@ up: $(READY)
 	@$(BIN)/turnchain up $(UP)
 
 demo: $(READY)
-	$(BIN)/turnchain demo
+	@$(BIN)/turnchain demo $(DEMO)
 
 # BENCH holds options: make bench BENCH='--quick --only staged,noop7'.
 bench: $(READY)

@@ -1,4 +1,5 @@
-"""Task dialogues over many services: an orchestrator, the world it books in, and a player that kills its workers.
+"""Task dialogues over many services: an orchestrator, the world it books in, and players that kill its workers.
 
-python -m examples.booking --dialogues FILE --workers 2 --kill
+turnchain demo                                                         one kill, on a stack of its own
+python -m examples.booking --dialogues FILE --workers 2 --kill         a storm of them, with the SQL of each count
 """

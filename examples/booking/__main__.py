@@ -1,4 +1,4 @@
-"""The player's command line."""
+"""The storm's command line."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ import asyncio
 import os
 import secrets
 import signal
-import statistics
 import sys
 import tempfile
 from collections.abc import Generator, Sequence
@@ -21,37 +20,28 @@ from psycopg import sql
 
 import turnchain
 from turnchain.examples.booking import verdict
-from turnchain.examples.booking.bot import SERVICES, family
-from turnchain.examples.booking.dialogues import Dialogue, read, repeated
+from turnchain.examples.booking.dialogues import SAMPLE, Dialogue, repeated
 from turnchain.examples.booking.fleet import Worker
-from turnchain.examples.booking.play import Killer, play, prepare
+from turnchain.examples.booking.killer import Killer
+from turnchain.examples.booking.play import Answered, median_and_p95, play, playable, prepare
 from turnchain.orchestrator_core.errors import TurnchainError
 from turnchain.stores.postgres import schema
 from turnchain.workers.embedded import embedded_servers
 
 SETTLE_SECONDS = 60.0
-SAMPLE = Path(__file__).with_name("sample.jsonl")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if nothing was lost, doubled or wrong; 1 if something was; 2 if the run could not be made."""
+    """0 if nothing was lost, doubled or wrong; 1 if something was; 2 if the run could not be made; 130: interrupted."""
     options = _parser().parse_args(arguments)
     # As Ctrl-C does: an orderly end stops the workers and the servers, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        dialogues = repeated(read(options.dialogues)[: options.limit], options.repeat)
-        unknown = {
-            service
-            for each in dialogues
-            for service in each.services
-            if family(service) not in SERVICES
-        }
-        if unknown or not dialogues:
-            raise ValueError(
-                f"{options.dialogues}: services {sorted(unknown)} are not served; served are {SERVICES}"
-            )
+        dialogues = repeated(playable(options.dialogues, options.limit), options.repeat)
         with ExitStack() as stack:
             return _run(options, dialogues, stack)
+    except KeyboardInterrupt:
+        return 130
     except (ValueError, OSError, RuntimeError, TurnchainError) as error:
         sys.stderr.write(f"{error}\n")
         return 2
@@ -69,6 +59,7 @@ def _run(options: argparse.Namespace, dialogues: Sequence[Dialogue], stack: Exit
         "TURNCHAIN_BROKER_URL": broker_url,
         "TURNCHAIN_KEY_PREFIX": prefix,
         "TURNCHAIN_ORCHESTRATORS": "turnchain.examples.booking.bot:booking",
+        "TURNCHAIN_CHAIN_MODE": options.chain_mode,
         "TURNCHAIN_LOG_LEVEL": "INFO",
     }
     workers = [
@@ -89,11 +80,11 @@ def _run(options: argparse.Namespace, dialogues: Sequence[Dialogue], stack: Exit
     turns = sum(len(dialogue.turns) for dialogue in dialogues)
     began = monotonic()
     try:
-        durations = asyncio.run(play(client, dialogues, options.sessions, _progress(turns)))
+        answers = asyncio.run(play(client, dialogues, options.sessions, _progress(turns)))
     finally:
         if options.kill:
             killer.stop()
-    return _report(url, durations, monotonic() - began, killer)
+    return _report(url, answers, monotonic() - began, killer)
 
 
 def _servers(stack: ExitStack) -> tuple[str, str]:
@@ -140,7 +131,7 @@ def _progress(turns: int):
     return told
 
 
-def _report(url: str, durations: Sequence[float], seconds: float, killer: Killer) -> int:
+def _report(url: str, answers: Sequence[Answered], seconds: float, killer: Killer) -> int:
     verdict.wait_until_done(url, SETTLE_SECONDS)
     found = verdict.judge(url)
     out = sys.stdout.write
@@ -149,11 +140,11 @@ def _report(url: str, durations: Sequence[float], seconds: float, killer: Killer
         out(
             f"\n-- {name.lower()}{getattr(verdict, name) if name != 'RERUN' else chr(10) + verdict.RERUN + chr(10)}"
         )
-    cuts = statistics.quantiles(durations, n=20) if len(durations) > 1 else [0.0] * 19
+    median, p95 = median_and_p95(answers)
     rows = [
         ("turns", found.turns),
         ("turns a second", f"{found.turns / seconds:.1f}"),
-        ("p50 / p95 seconds", f"{cuts[9]:.2f} / {cuts[18]:.2f}"),
+        ("p50 / p95 seconds", f"{median:.2f} / {p95:.2f}"),
         ("effects recorded", found.effects),
         ("workers / children killed", f"{killer.killed['workers']} / {killer.killed['children']}"),
         ("takeovers", found.takeovers),
@@ -181,6 +172,12 @@ def _parser() -> argparse.ArgumentParser:
         "--concurrency", type=_positive, default=2, help="stages that one worker runs at once"
     )
     parser.add_argument("--pool", choices=("prefork", "threads"), default="prefork")
+    parser.add_argument(
+        "--chain-mode",
+        choices=("staged", "inline"),
+        default="staged",
+        help="each stage a message, or called in place (default: staged)",
+    )
     parser.add_argument("--sessions", type=_positive, default=48, help="dialogues played at once")
     parser.add_argument(
         "--limit", type=_positive, default=None, help="only the first so many dialogues"

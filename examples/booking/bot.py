@@ -6,6 +6,7 @@ speaks about, with which slots, and what is asked of them.
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from typing import Any
@@ -18,6 +19,7 @@ SERVICES = (
     "Services", "Weather",
 )  # fmt: skip
 ANSWER = "answer"
+THINK_VARIABLE = "BOOKING_THINK_SECONDS"
 
 
 def family(service: str) -> str:
@@ -36,7 +38,7 @@ def route(ctx: RouteContext) -> str:
 def serve(ctx: IntentContext) -> dict[str, Any]:
     """Make the calls of this frame's service, and take over what the user has said so far."""
     world.note_run(ctx.run_id, ctx.iteration)
-    _think()
+    threading.Event().wait(_think_seconds())
     frame = ctx.input["frames"][ctx.iteration]
     service = frame["service"]
     for call in ctx.input["calls"]:
@@ -48,6 +50,7 @@ def serve(ctx: IntentContext) -> dict[str, Any]:
 async def answer(ctx: IntentContext) -> None:
     """Say something; the state is complete by now."""
     world.note_run(ctx.run_id, ctx.iteration)
+    await asyncio.sleep(_think_seconds())
 
 
 def _make(ctx: IntentContext, call: dict[str, Any]) -> None:
@@ -61,9 +64,9 @@ def _make(ctx: IntentContext, call: dict[str, Any]) -> None:
     ctx.step(call["method"], act, policy=Reconcile(reconcile))
 
 
-def _think() -> None:
-    """What a model would take, if BOOKING_THINK_SECONDS says so; nobody sets it. It only waits."""
-    threading.Event().wait(float(os.environ.get("BOOKING_THINK_SECONDS", "0")))
+def _think_seconds() -> float:
+    """What a model would take for its share of an iteration: nothing, unless this variable says so."""
+    return float(os.environ.get(THINK_VARIABLE, "0"))
 
 
 booking = Orchestrator(

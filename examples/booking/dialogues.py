@@ -14,6 +14,11 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from turnchain.orchestrator_core.contracts import checked_json
+from turnchain.orchestrator_core.errors import InvalidInputError
+
+SAMPLE = Path(__file__).with_name("sample.jsonl")
+
 
 class Frame(BaseModel):
     """What the user wants of one service after a message."""
@@ -78,10 +83,15 @@ def read(path: Path) -> list[Dialogue]:
     """All dialogues of a file.
 
     Raises:
-        ValueError: names the line that is no dialogue.
-        OSError: the file cannot be read.
+        ValueError: names the file that cannot be read, or the line that is no dialogue.
     """
-    return list(_parsed(path))
+    try:
+        return list(_parsed(path))
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ValueError(
+            f"{str(path)!r} cannot be read: {reason}; give a file with one dialogue a line"
+        ) from error
 
 
 def repeated(dialogues: list[Dialogue], times: int) -> list[Dialogue]:
@@ -97,19 +107,26 @@ def repeated(dialogues: list[Dialogue], times: int) -> list[Dialogue]:
 
 def _parsed(path: Path) -> Iterator[Dialogue]:
     seen: set[str] = set()
-    with path.open(encoding="utf-8") as lines:
+    with path.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
                 continue
+            place = f"{path}, line {number}"
             try:
-                dialogue = Dialogue.model_validate(json.loads(line))
-            except (json.JSONDecodeError, ValidationError) as error:
-                raise ValueError(
-                    f"{path}, line {number}: not a dialogue: {str(error).splitlines()[0]}"
-                ) from error
+                dialogue = Dialogue.model_validate(checked_json("it", json.loads(line.decode())))
+            except (ValueError, RecursionError, InvalidInputError) as error:
+                raise ValueError(f"{place}: not a dialogue: {_reason(error)}") from error
             if dialogue.dialogue_id in seen:
-                raise ValueError(
-                    f"{path}, line {number}: dialogue {dialogue.dialogue_id!r} stands there twice"
-                )
+                raise ValueError(f"{place}: dialogue {dialogue.dialogue_id!r} stands there twice")
             seen.add(dialogue.dialogue_id)
             yield dialogue
+
+
+def _reason(error: Exception) -> str:
+    """What is wrong and where, without the text that stands there."""
+    if isinstance(error, ValidationError):
+        first = error.errors()[0]
+        return f"{'.'.join(map(str, first['loc'])) or 'the line'}: {first['msg']}"
+    if isinstance(error, UnicodeDecodeError):
+        return f"its bytes are no {error.encoding} text"
+    return str(error).splitlines()[0]

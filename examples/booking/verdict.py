@@ -10,7 +10,12 @@ from typing import Any
 import psycopg
 
 LOST = """
-SELECT count(*) FROM turnchain_turns WHERE status IN ('queued', 'running', 'paused')
+SELECT coalesce(sum(greatest(expected.turns - settled.turns, 0)), 0) FROM booking_expected AS expected
+CROSS JOIN LATERAL (
+    SELECT count(*) AS turns FROM turnchain_turns AS turn
+    WHERE turn.orchestrator_name = 'booking' AND turn.session_id = expected.session_id
+        AND turn.status NOT IN ('queued', 'running', 'paused')
+) AS settled
 """
 UNFINISHED = "SELECT count(*) FROM turnchain_turns WHERE stage <> 'done'"
 DOUBLED = """
@@ -20,6 +25,8 @@ SELECT (SELECT count(*) FROM (SELECT FROM turnchain_checkpoints GROUP BY turn_id
                                              'orchestrator.turn.cancelled')
                               GROUP BY turn_id HAVING count(*) > 1) AS finals)
      + (SELECT count(*) FROM (SELECT FROM booking_effects GROUP BY effect_key HAVING count(*) > 1) AS effects)
+     + (SELECT count(*) FROM (SELECT FROM turnchain_turns AS turn JOIN booking_expected AS expected USING (session_id)
+                              GROUP BY session_id, expected.turns HAVING count(*) > expected.turns) AS sessions)
 """
 WRONG = """
 SELECT count(*) FROM booking_expected AS expected
@@ -34,6 +41,7 @@ UNHAPPY = "SELECT count(*) FROM turnchain_turns WHERE status <> 'awaiting-input'
 RERUN = "SELECT count(*) - count(DISTINCT (run_id, iteration)) FROM booking_runs"
 TAKEOVERS = "SELECT coalesce(sum(takeovers), 0) FROM turnchain_turns"
 TURNS = "SELECT count(*) FROM turnchain_turns"
+SESSIONS = "SELECT count(*) FROM turnchain_sessions"
 EFFECTS = "SELECT count(*) FROM booking_effects"
 
 
@@ -42,6 +50,7 @@ class Verdict:
     """The counts; good means that nothing is lost, doubled or wrong."""
 
     turns: int
+    sessions: int
     effects: int
     takeovers: int
     rerun: int
@@ -74,6 +83,7 @@ def judge(url: str) -> Verdict:
 
         return Verdict(
             turns=ask(TURNS),
+            sessions=ask(SESSIONS),
             effects=ask(EFFECTS),
             takeovers=ask(TAKEOVERS),
             rerun=ask(RERUN),

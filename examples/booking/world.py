@@ -24,7 +24,12 @@ CREATE TABLE IF NOT EXISTS booking_runs (
     process_id integer NOT NULL,
     began_at timestamptz NOT NULL DEFAULT clock_timestamp()
 );
-CREATE TABLE IF NOT EXISTS booking_expected (session_id text PRIMARY KEY, state jsonb NOT NULL);
+CREATE INDEX IF NOT EXISTS booking_runs_run ON booking_runs (run_id);
+CREATE TABLE IF NOT EXISTS booking_expected (
+    session_id text PRIMARY KEY,
+    turns integer NOT NULL,
+    state jsonb NOT NULL
+);
 """
 
 _local = threading.local()

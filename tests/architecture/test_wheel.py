@@ -34,7 +34,11 @@ class Project:
     bin: Path
 
     def run(
-        self, *command: str, environ: Mapping[str, str] | None = None, given: str = ""
+        self,
+        *command: str,
+        environ: Mapping[str, str] | None = None,
+        given: str = "",
+        patience_seconds: float = PATIENCE_SECONDS,
     ) -> subprocess.CompletedProcess[str]:
         clean = {
             name: value
@@ -48,7 +52,7 @@ class Project:
             input=given,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=patience_seconds,
             check=False,
         )
 
@@ -181,12 +185,12 @@ def test_the_wheel_brings_one_name_and_real_files(wheel: Path) -> None:
 def test_every_module_and_statement_of_the_checkout_is_in_the_wheel(wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         names = set(archive.namelist())
-    folders = ("orchestrator_core", "stores", "tasks", "workers")
+    folders = ("examples", "orchestrator_core", "stores", "tasks", "workers")
     there = {
         f"turnchain/{file.relative_to(ROOT)}"
         for folder in folders
         for file in (ROOT / folder).rglob("*")
-        if file.suffix in (".py", ".sql", ".lua")
+        if file.suffix in (".py", ".sql", ".lua", ".jsonl")
     }
 
     assert there - names == set()
@@ -243,6 +247,17 @@ def test_the_command_prints_the_schema_which_makes_the_tables(
         connection.execute(done.stdout.encode())  # applying it again changes nothing
         found = connection.execute("SELECT count(*) FROM turnchain_turns").fetchone()
     assert found == (0,)
+
+
+@pytest.mark.timeout(150)
+def test_the_demo_runs_where_there_is_no_checkout(project: Project) -> None:
+    done = project.run(
+        str(project.bin / "turnchain"), "demo", "--no-kill", "--seconds", "1", patience_seconds=120
+    )
+
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "Everything held" in done.stdout
+    assert done.stderr == ""
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ import psycopg
 import pytest
 import redis
 
-from turnchain.examples.booking.__main__ import SAMPLE
-from turnchain.examples.booking.dialogues import read
+from turnchain.examples.booking.dialogues import SAMPLE, read
 
 ROOT = Path(__file__).parents[2]
 

@@ -22,7 +22,9 @@ DIALOGUES = 150
 @pytest.mark.long
 @pytest.mark.acceptance
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pytest.mark.parametrize("chain_mode", ["staged", "inline"])
 def test_no_turn_is_lost_doubled_or_wrong_while_workers_die(
+    chain_mode: str,
     pool: str,
     postgres_url: str,
     redis_url: str,
@@ -36,7 +38,7 @@ def test_no_turn_is_lost_doubled_or_wrong_while_workers_die(
     monkeypatch.setenv("TURNCHAIN_POSTGRES_URL", postgres_url)
     monkeypatch.setenv("TURNCHAIN_BROKER_URL", redis_url)
 
-    code = main(["--dialogues", str(file), "--workers", "2", "--pool", pool, "--kill"])
+    code = main(["--dialogues", str(file), "--pool", pool, "--chain-mode", chain_mode, "--kill"])
 
     out = capfd.readouterr().out
     assert code == 0, out

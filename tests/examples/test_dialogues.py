@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnchain.examples.booking.__main__ import SAMPLE, main
+from turnchain.examples.booking.__main__ import main
 from turnchain.examples.booking.bot import SERVICES, family
-from turnchain.examples.booking.dialogues import Dialogue, read
+from turnchain.examples.booking.dialogues import SAMPLE, Dialogue, read
 
 
 def frame(service: str = "Hotels_1", **slots: str) -> dict[str, Any]:
@@ -163,9 +163,9 @@ def test_the_sample_is_of_several_kinds() -> None:
     ("text", "told"),
     [
         ("{\n", "line 1: not a dialogue"),
-        ("", "services [] are not served"),
+        ("", "holds no dialogue"),
         (
-            '{"dialogue_id": "d", "services": ["Spaceships_1"], "turns": []}',
+            '{"dialogue_id": "d", "services": ["Spaceships_1"], "turns": [{"user": "hi", "frames": []}]}',
             "services ['Spaceships_1'] are not served; served are",
         ),
     ],
