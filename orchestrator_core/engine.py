@@ -170,7 +170,10 @@ class Engine:
         except BaseException as error:
             process_id = self._env.leases.process_id
             self._env.ledger.take_over(
-                wake, process_id=process_id, max_attempts=self._env.policy.max_attempts
+                wake,
+                process_id=process_id,
+                max_attempts=self._env.policy.max_attempts,
+                exactly=True,
             )
             if wake.stage is Stage.COMPACT and isinstance(error, TurnchainError):
                 return None  # the answer is out since `persist`: what failed is upkeep [O 2.10]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 from turnchain.orchestrator_core.contracts import (
@@ -51,7 +51,7 @@ class Passage:
     """Whether this process gave the turn up for another one."""
     status: TurnStatus | None = None
     """What the turn ends as, once that is decided."""
-    held: TurnContext | None = None
+    held: TurnContext | None = field(default=None, repr=False)
     """The turn, still owned by this process, before the stage of `following`."""
 
 
@@ -139,12 +139,19 @@ def _through(turn: TurnContext, env: Environment) -> Passage:
     except StopAsked:
         return _put_before_persist(turn, env)
     except (SessionOwnerError, TurnConflictError) as error:
-        # What the turn found is no longer so: another owner's session, another turn's index. It ends, with that.
-        refused = Outcome(status=TurnStatus.FAILED, error=to_record(error))
-        turn = replace(turn, events=()).decided(refused)
-        # What was put off would be refused again where it begins the session.
-        foreign = isinstance(error, SessionOwnerError)
-        return _moved_on(turn.beginning_anew() if foreign else turn, env)
+        turn = _refused(turn, error)
+    try:
+        return _moved_on(turn, env)
+    except StopAsked:
+        return _put_before_persist(turn, env)
+
+
+def _refused(turn: TurnContext, error: SessionOwnerError | TurnConflictError) -> TurnContext:
+    """What the turn found is no longer so: another owner's session, another turn's index. It ends, with that."""
+    refused = Outcome(status=TurnStatus.FAILED, error=to_record(error))
+    turn = replace(turn, events=()).decided(refused)
+    # What was put off would be refused again where it begins the session.
+    return turn.beginning_anew() if isinstance(error, SessionOwnerError) else turn
 
 
 def _moved_on(turn: TurnContext, env: Environment) -> Passage:
@@ -174,9 +181,15 @@ def _write(turn: TurnContext, env: Environment, target: Stage, keeps: bool, unit
 
 def _put_before_persist(turn: TurnContext, env: Environment) -> Passage:
     """Somebody asked the turn to stop while its outcome was in our hands: `persist` claims it, and looks. [DESIGN 5]"""
-    with turn.unit(env.ledger, durable=True) as unit:
-        unit.hand_over(Stage.PERSIST, turn.work)
-    return _passage(turn, Stage.PERSIST, env, None)
+    try:
+        with turn.unit(env.ledger, durable=True) as unit:
+            unit.hand_over(Stage.PERSIST, turn.work)
+    except SessionOwnerError as error:
+        turn = _refused(turn, error)
+        with turn.unit(env.ledger, durable=True) as unit:
+            unit.hand_over(Stage.PERSIST, turn.work)
+    # What it will end as is not decided yet, whatever the run came to.
+    return replace(_passage(turn, Stage.PERSIST, env, None), status=None)
 
 
 def _not_served(claim: Claim, env: Environment) -> Passage:

@@ -44,7 +44,7 @@ class Deferred:
     """The last save of a run that is over: of no use to a turn that settles in the same transaction."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class TurnContext:
     """One turn inside one stage: the claim, what earlier stages found out, what to commit with the hand-over."""
 
@@ -61,6 +61,11 @@ class TurnContext:
     """The session's latest checkpoint, where this process has read it under this claim; empty where it has not."""
     run: SupervisorRun | None = None
     """The turn's run, where this process has it."""
+
+    def __repr__(self) -> str:
+        # Error trackers keep the local variables of frames; what a person said is in here. [DESIGN 1.6]
+        turn = self.claim.turn
+        return f"TurnContext({turn.turn_id}, {turn.stage}, fence {turn.fence})"
 
     @property
     def session(self) -> SessionKey:

@@ -12,7 +12,7 @@ from celery import Task
 from turnchain.orchestrator_core import wire
 from turnchain.orchestrator_core.contracts import Stage, Wake
 from turnchain.orchestrator_core.errors import TurnchainError
-from turnchain.orchestrator_core.runner import Passage, run_stage
+from turnchain.orchestrator_core.runner import Passage, let_go, run_stage
 from turnchain.tasks import telling
 from turnchain.tasks.chain import publish
 from turnchain.tasks.environment import environment
@@ -41,6 +41,9 @@ class StageTask(Task[Any, Any]):
     """The message stays with the broker until the stage is through; a redelivery finds nothing to claim."""
     acks_on_failure_or_timeout = True
     """What becomes of a failed stage is the ledger's business; redelivering its message would loop."""
+    acks_on_failure = True
+    acks_on_timeout = True
+    retry_on_worker_lost = False
     reject_on_worker_lost = False
     """A message that kills its child would come back for ever; `turn.takeover` counts attempts instead."""
     ignore_result = True
@@ -81,14 +84,21 @@ class StageTask(Task[Any, Any]):
                 "stage failed", extra=_ids(wake) | {"code": code, "error": type(error).__name__}
             )
             raise StageFailed(f"{code} in {stage} of turn {wake.turn_id}") from None
-        self._go_on(wake, passage)
-        line = telling.tell(passage, env.core.policy)
         if handed:
             handed.passage = passage
-            return line
-        request = self.request
-        trail = Trail(self.app, env.core, str(request.id), str(request.hostname))
-        if trail.follow(passage) is None:
+        trail = Trail(self.app, env.core, str(self.request.id), str(self.request.hostname))
+        try:
+            self._go_on(wake, passage)
+            line = telling.tell(passage, env.core.policy)
+            if handed:
+                return line
+            last = trail.follow(passage)
+        except BaseException:
+            # Whatever it was, nobody goes on with the turn: it must not be renewed. Twice does no harm.
+            if passage.held:
+                let_go(passage.held, env.core)
+            raise
+        if last is None:
             raise StageFailed(f"in {trail.notes[-1].stage} of turn {wake.turn_id}, called in place")
         return trail.told(line)
 

@@ -67,7 +67,9 @@ class Trail:
             try:
                 self._call(last.following.stage, handed)
             finally:
-                let_go(handed.held, self.env)
+                # A stage that was run has ended the lease itself, or kept it for the next one.
+                if handed.passage is None:
+                    let_go(handed.held, self.env)
             last = handed.passage
         return last
 

@@ -37,6 +37,9 @@ class StageRequest(Request):
     then claimed elsewhere within about a second instead of after its lease. Losing that message costs only that second.
     """
 
+    time_limits: Any = property(lambda self: (None, None), lambda self, given: None)
+    """Never the message's: whoever published it may run other stages behind it, with other limits, than this worker."""
+
     def send_event(self, type: str, **fields: Any) -> None:  # noqa: A002 - Celery's name
         """As inherited, but a stage that is through is shown as what it came to. [ADR 0014]
 

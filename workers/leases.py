@@ -96,11 +96,10 @@ class HeldLeases:
         return held
 
     def go_on(self, claim: Claim) -> None:
-        """Count the limit anew, for the stage that the claim was kept to."""
-        limit = self._clock.elapsed() + self._limit_of(claim.turn.stage)
+        """Know the stage that the claim was kept to. The limit is the message's, and holds for all its stages."""
         with self._lock:
             if held := self._held.get(claim.lease_owner):
-                held.claim, held.limit = claim, limit
+                held.claim = claim
 
     def end(self, claim: Claim) -> None:
         """Stop renewing."""

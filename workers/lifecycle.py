@@ -94,15 +94,13 @@ class Lifecycle:
             process.stop()
 
     def _set_limits(self) -> None:
-        """One number each: renewing ends when the pool, where it can, ends the child.
-
-        A message that may run the stages behind its own in place has time for them as well.
-        """
+        """One number each: renewing ends when the pool, where it can, ends the child."""
         for stage in STAGES:
             task = cast("StageTask", self.app.tasks[wire.task_name(stage)])
-            ahead = STAGES[stage.order :] if self.settings.chain_mode == "inline" else (stage,)
-            limits = (self.settings.limit_of(each).total_seconds() for each in ahead)
-            task.time_limit = ceil(sum(limits))
+            limit = self.settings.limit_of(stage, self.settings.in_place(self.consumed))
+            task.time_limit = ceil(limit.total_seconds())
+            # An app's own would be raised inside an author's code, and taken for its failure.
+            task.soft_time_limit = None
 
     @property
     def _stage_queues(self) -> set[str]:

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import traceback
-from uuid import UUID
 
 from celery import Celery
 
-from turnchain.orchestrator_core.contracts import TurnId
 from turnchain.orchestrator_core.errors import SettingsError, TurnchainError
 from turnchain.orchestrator_core.registry import Registry, load_definitions
 from turnchain.stores.postgres import connect
@@ -78,10 +76,10 @@ def check_ledger(settings: Settings) -> None:
 
     Raises:
         StoreUnavailableError: it does not answer.
-        SchemaMissingError: it lacks our tables.
+        SchemaMissingError: it lacks our tables, or functions of this release.
     """
     stores = connect(settings.postgres_url, max_size=1)
     try:
-        stores.ledger.get(TurnId(str(UUID(int=0))))
+        stores.check_schema()
     finally:
         stores.close()

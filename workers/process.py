@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from celery import Celery
 
-from turnchain.orchestrator_core.contracts import STAGES, ProcessRecord, Stage
+from turnchain.orchestrator_core.contracts import ProcessRecord
 from turnchain.orchestrator_core.environment import Environment
 from turnchain.orchestrator_core.invoke import Invoker
 from turnchain.orchestrator_core.registry import Registry
@@ -56,6 +57,7 @@ def start(
     `width` is how many tasks this process runs at once: its threads, or 1 for a prefork child. `slots` is how many of
     them may be stages: none where no stage's queue is among the `queues` that are read.
     """
+    in_place = settings.in_place(queues)
     stores = connect(settings.postgres_url, max_size=width + 2)
     clock = SystemClock()
     own_id = process_id()
@@ -65,7 +67,7 @@ def start(
         draining,
         process_id=own_id,
         lease=settings.lease,
-        limit_of=settings.limit_of,
+        limit_of=partial(settings.limit_of, in_place=in_place),
     )
     invoker = Invoker(_log_stray)
     core = Environment(
@@ -79,8 +81,6 @@ def start(
         new_id=new_turn_id,
         policy=settings.policy,
     )
-    served = {stage for stage in STAGES if settings.queue_of(stage) in queues}
-    in_place = served if settings.chain_mode == "inline" else set[Stage]()
     env = TaskEnvironment(core=core, sweep=settings.sweep_policy, goes_on=in_place.__contains__)
     install_environment(env)
     record = ProcessRecord(

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import timedelta
+from itertools import takewhile
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, ValidationError, field_validator
@@ -167,9 +168,21 @@ class Settings(Record):
             rewake_longest=self.rewake_longest,
         )
 
-    def limit_of(self, stage: Stage) -> timedelta:
-        """How long a claim of this stage is renewed."""
+    def limit_of(self, stage: Stage, in_place: Collection[Stage] = ()) -> timedelta:
+        """How long a message of this stage may run, and a claim that it made is renewed.
+
+        Time for the stages that run in place behind it is in it.
+        """
+        run = takewhile(in_place.__contains__, STAGES[stage.order + 1 :])
+        return sum(map(self._own_limit, run), start=self._own_limit(stage))
+
+    def _own_limit(self, stage: Stage) -> timedelta:
         return self.dispatch_limit if stage is Stage.DISPATCH else self.stage_limit
+
+    def in_place(self, queues: Collection[str]) -> frozenset[Stage]:
+        """The stages that whoever reads these queues calls in place."""
+        served = (stage for stage in STAGES if self.queue_of(stage) in queues)
+        return frozenset(served if self.chain_mode == "inline" else ())
 
 
 def _stage_queues(value: Any) -> Any:

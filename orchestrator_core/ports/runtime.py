@@ -60,7 +60,7 @@ class Leases(Protocol):
         ...
 
     def go_on(self, claim: Claim) -> None:
-        """The claim was kept to another stage, whose time limit begins now."""
+        """The claim was kept to another stage. The time limit stays what it was at `begin`."""
         ...
 
     def end(self, claim: Claim) -> None:

@@ -207,11 +207,14 @@ class Ledger(Protocol):
         """
         ...
 
-    def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
+    def take_over(
+        self, wake: Wake, *, process_id: str, max_attempts: int, exactly: bool = False
+    ) -> Wake | None:
         """A process says that its child, `process_id`, died while it ran this. Counts as an expiry, without the wait.
 
         None, and nothing changed, unless a claim of that very process owns the turn under this fence: at the stage of
-        the wake, or at a later one to which the claim was kept.
+        the wake, or at a later one to which the claim was kept. `exactly` rules the latter out: for a process
+        that keeps nothing, and whose other threads may have claimed the later stage.
         """
         ...
 

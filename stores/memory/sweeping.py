@@ -68,13 +68,15 @@ class Sweeping(Part):
             wakes = [self.take_from_owner(row, max_attempts) for row in late[:limit]]
             return [wake for wake in wakes if wake is not None]
 
-    def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
+    def take_over(
+        self, wake: Wake, *, process_id: str, max_attempts: int, exactly: bool = False
+    ) -> Wake | None:
         """As `Ledger.take_over`."""
         with self.tables.lock:
             row = self.tables.turns.get(wake.turn_id)
             if row is None or row.lease_owner is None or row.fence != wake.fence:
                 return None
-            if row.stage.order < wake.stage.order:
+            if row.stage.order < wake.stage.order or (exactly and row.stage is not wake.stage):
                 return None
             if row.lease_owner.rpartition("/")[0] != process_id:
                 return None

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from uuid import UUID
 
+from turnchain.orchestrator_core.contracts import TurnId
+from turnchain.orchestrator_core.errors import SchemaMissingError
 from turnchain.stores.postgres.checkpoints import PostgresCheckpoints
 from turnchain.stores.postgres.connection import Connections
 from turnchain.stores.postgres.inspecting import PostgresInspection
 from turnchain.stores.postgres.ledger import PostgresLedger
 from turnchain.stores.postgres.snapshots import PostgresSnapshots
-from turnchain.stores.postgres.statements import schema
+from turnchain.stores.postgres.statements import functions, schema
 from turnchain.stores.postgres.unit import PostgresUnit
 
 __all__ = [
@@ -44,6 +47,23 @@ class PostgresStores:
     def inspection(self) -> PostgresInspection:
         """The operator's read side of it."""
         return PostgresInspection(self.connections)
+
+    def check_schema(self) -> None:
+        """See that the database has what this release calls: a claim alone works without.
+
+        Raises:
+            StoreUnavailableError: it does not answer.
+            SchemaMissingError: it lacks a table, or a function.
+        """
+        self.ledger.get(TurnId(str(UUID(int=0))))
+        lacking = self.connections.run_safely("lacking", {"names": functions()})
+        if lacking:
+            names = ", ".join(row["name"] for row in lacking)
+            raise SchemaMissingError(
+                f"{self.connections.where} lacks functions of this release ({names}): apply them with "
+                "`turnchain schema | psql …`",
+                {"server": self.connections.where},
+            )
 
     def close(self) -> None:
         """Close this process's connections."""

@@ -41,6 +41,8 @@ _CONNECT: Final = {
     "tcp_user_timeout": 20_000,
 }
 _MISREAD: Final = re.compile(r"@| .*[^\d,]")
+_PLAN_CHANGED: Final = "0A000"
+"""A table got a column since a statement was prepared; the statement did not run."""
 _WAIT: Final = 2.5
 """Seconds to wait for a free or new connection; the diagnosis of a failure comes on top."""
 
@@ -144,6 +146,10 @@ class Connections:
         try:
             with translating(psycopg.Error, self.where):
                 yield connection
+        except StoreUnavailableError as error:
+            if error.context.get("sqlstate") == _PLAN_CHANGED:
+                connection.close()  # all that it has prepared would be refused for as long as it lives
+            raise
         finally:
             pool.putconn(connection)
 

@@ -28,7 +28,7 @@ _DATA: Final = "22"
 _LOCKED: Final = "55P03"
 _SLOW: Final = "57014"
 _REPEAT: Final = frozenset({
-    None, "40001", "40P01", "57P01", "57P02", "57P03", "57P05", "25P03", "08000", "08003", "08006",
+    None, "0A000", "40001", "40P01", "57P01", "57P02", "57P03", "57P05", "25P03", "08000", "08003", "08006",
 })  # fmt: skip
 """Over in a moment: a broken connection (no SQLSTATE at all), a deadlock, a server that restarts."""
 

@@ -17,6 +17,7 @@ from typing import Final, LiteralString, cast
 
 _FOLDER: Final = files("turnchain.stores.postgres").joinpath("sql")
 _SCHEMA: Final = ("schema.sql", "functions.sql")
+_FUNCTION: Final = re.compile(r"^CREATE OR REPLACE FUNCTION (\w+)", re.MULTILINE)
 _CALL: Final = "SELECT "
 _HEADER: Final = re.compile(r"^-- (\w+) --\n-- .+\n", re.MULTILINE)
 
@@ -58,6 +59,11 @@ def joined(names: tuple[str, ...]) -> LiteralString:
         call.removeprefix(_CALL).replace("%(", f"%({number}_") for number, call in enumerate(calls)
     )
     return cast("LiteralString", text)  # as literal as its parts
+
+
+def functions() -> list[str]:
+    """The names of the functions that this release calls."""
+    return _FUNCTION.findall(_read(_SCHEMA[1]))
 
 
 def schema() -> str:

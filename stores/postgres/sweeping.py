@@ -46,7 +46,9 @@ class Sweeping(Part):
         wakes = [self._take_from_owner(turn, max_attempts, died=False) for turn in turns]
         return [wake for wake in wakes if wake is not None]
 
-    def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
+    def take_over(
+        self, wake: Wake, *, process_id: str, max_attempts: int, exactly: bool = False
+    ) -> Wake | None:
         """As `Ledger.take_over`."""
         if not rows.is_wake(wake):
             return None
@@ -54,7 +56,7 @@ class Sweeping(Part):
         if not found or found[0]["lease_owner"] is None or found[0]["fence"] != wake.fence:
             return None
         turn = rows.turn(found[0])
-        if turn.stage.order < wake.stage.order:
+        if turn.stage.order < wake.stage.order or (exactly and turn.stage is not wake.stage):
             return None
         if (turn.lease_owner or "").rpartition("/")[0] != process_id:
             return None

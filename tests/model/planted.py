@@ -160,7 +160,9 @@ class CancelEndsOwnedTurns(MemoryLedger):
 class TakeoverMessagesAreBelieved(MemoryLedger):
     """Whoever owns the turn now loses it to a message about an earlier owner."""
 
-    def take_over(self, wake: Wake, *, process_id: str, max_attempts: int) -> Wake | None:
+    def take_over(
+        self, wake: Wake, *, process_id: str, max_attempts: int, exactly: bool = False
+    ) -> Wake | None:
         row = self.tables.turns.get(wake.turn_id)
         if row is None or row.lease_owner is None:
             return None

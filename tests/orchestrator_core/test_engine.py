@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
 
 from tests.orchestrator_core.builders import (
     HISTORY5,
+    PatientLedger,
     World,
     a_provider,
     bump,
@@ -24,10 +27,14 @@ from turnchain.orchestrator_core.callbacks import (
     RouteContext,
 )
 from turnchain.orchestrator_core.contracts import (
+    Claim,
+    Refusal,
+    Stage,
     TurnStatus,
     Verdict,
 )
 from turnchain.orchestrator_core.definition import HistoryWindow, Intent
+from turnchain.orchestrator_core.engine import ENGINE_LEASE
 from turnchain.orchestrator_core.errors import (
     InvalidInputError,
     SessionOwnerError,
@@ -35,6 +42,7 @@ from turnchain.orchestrator_core.errors import (
     UnknownOrchestratorError,
 )
 from turnchain.orchestrator_core.requests import MISSING
+from turnchain.stores.memory import MemoryUnit
 
 # -- the oracle's cases [O 16.1]
 
@@ -403,3 +411,29 @@ def test_a_definition_may_take_over_former_sessions(on_drift: Any, count: int) -
     world = before.serving(changed(on_drift=on_drift))
 
     assert finished(world.execute()).data["count"] == count
+
+
+def test_a_thread_that_dies_takes_nothing_from_another_thread_of_its_engine() -> None:
+    """[ADR 0004] Both have one process id; the dead one's stage is behind the other's claim."""
+    world = World(counter(intents={"bump": lambda ctx: {"count": 1}}, iterate=False))
+    others: list[Claim | Refusal] = []
+
+    class Interrupting(PatientLedger):
+        @contextmanager
+        def unit(self, claim: Claim, *, durable: bool) -> Generator[MemoryUnit]:
+            with super().unit(claim, durable=durable) as unit:
+                yield unit
+            row = self.tables.turns[claim.turn.turn_id]
+            if claim.turn.stage is Stage.DISPATCH and row.stage is Stage.PERSIST and not others:
+                process = claim.lease_owner.rpartition("/")[0]
+                others.append(self.claim(row.wake, f"{process}/99", ENGINE_LEASE))
+                raise KeyboardInterrupt
+
+    world.keeping(Interrupting)
+    with pytest.raises(KeyboardInterrupt):
+        world.execute()
+
+    (claim,) = others
+    assert isinstance(claim, Claim)
+    turn = world.turn(claim.turn.turn_id)
+    assert (turn.status, turn.lease_owner) == (TurnStatus.RUNNING, claim.lease_owner)

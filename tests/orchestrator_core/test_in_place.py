@@ -11,7 +11,12 @@ import pytest
 from tests.orchestrator_core.builders import Crash, PatientLedger, World, counter, refusal_of
 from turnchain.orchestrator_core.callbacks import IntentContext
 from turnchain.orchestrator_core.contracts import STAGES, Claim, Owner, Stage, TurnStatus, Wake
-from turnchain.orchestrator_core.errors import CancelRequested, HandBackAsked, LeaseLost
+from turnchain.orchestrator_core.errors import (
+    CancelRequested,
+    HandBackAsked,
+    LeaseLost,
+    TurnConflictError,
+)
 from turnchain.orchestrator_core.runner import Passage, let_go, run_stage
 from turnchain.orchestrator_core.turn_context import TurnContext
 from turnchain.stores.memory import MemoryUnit
@@ -211,6 +216,66 @@ def test_a_session_of_another_owner_ends_the_turn_as_it_does_by_messages() -> No
 
     assert left(True) == left(False)
     assert left(True)[0] == "SESSION_OWNER"
+
+
+def test_a_conflict_and_a_cancellation_at_once_are_both_answered() -> None:
+    """The outcome meets a taken index, and what it becomes of that, a cancellation: still nothing escapes."""
+    world = World(counter(intents={"bump": lambda ctx: {"count": 1}}, iterate=False))
+    wake = world.admitted()
+    process = InPlace(world)
+    before = process.play(wake, until=Stage.PERSIST)
+    units: list[Stage] = []
+
+    class Unlucky(PatientLedger):
+        def unit(self, claim: Claim, *, durable: bool) -> Any:
+            units.append(claim.turn.stage)
+            if len(units) == 1:
+                raise TurnConflictError("another turn settled this index")
+            if len(units) == 2:
+                self.request_cancel(wake.turn_id, Owner())
+            return super().unit(claim, durable=durable)
+
+    world.keeping(Unlucky)
+    assert before.following is not None
+    passage = process.run(before.following, before.held)
+
+    assert (passage.held, passage.status) == (None, None)
+    assert passage.following is not None
+    world.play(passage.following)
+    assert world.result(wake).status is TurnStatus.CANCELLED
+
+
+def test_a_foreign_session_and_a_cancellation_at_once_are_both_answered() -> None:
+    world = World(counter())
+    wake = world.admitted()
+    process = InPlace(world)
+    before = process.play(wake, until=Stage.DRIFT)
+    assert before.held is not None
+    assert before.following is not None
+    drifted = before.held.found(head_signature="other")
+    world.stores.tables.sessions[world.session()] = SessionRow(
+        owner=Owner(tenant="x"), created_at=world.clock.now()
+    )
+    world.ledger.request_cancel(wake.turn_id, Owner())
+
+    refused = process.run(before.following, drifted)
+    assert refused.following is not None
+    passage = process.run(refused.following, refused.held)
+
+    assert passage.held is None
+    assert passage.following is not None
+    world.play(passage.following)
+    assert world.result(wake).status is TurnStatus.CANCELLED
+    assert world.leases.kept == []
+
+
+def test_what_is_shown_of_a_turn_is_ids() -> None:
+    """[DESIGN 1.6] Error trackers keep local variables."""
+    world = World(counter())
+    passage = InPlace(world).run(world.admitted("a secret"))
+
+    assert "a secret" not in repr(passage)
+    assert "a secret" not in repr(passage.held)
 
 
 def test_a_turn_that_parks_has_said_what_was_put_off() -> None:

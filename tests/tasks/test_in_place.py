@@ -13,7 +13,7 @@ from celery import signals
 from tests.tasks.desk import SECRET, Desk
 from turnchain.orchestrator_core.contracts import STAGES, Stage, TurnStatus, Wake
 from turnchain.orchestrator_core.errors import StoreUnavailableError
-from turnchain.tasks import in_place
+from turnchain.tasks import in_place, telling
 from turnchain.tasks.base import StageFailed
 from turnchain.tasks.environment import install_environment
 from turnchain.tasks.in_place import Note
@@ -103,6 +103,62 @@ def test_a_stage_on_another_queue_is_published(desk: Desk) -> None:
     run(desk, wake)
 
     assert desk.wakes() == [wake.model_copy(update={"stage": Stage.DISPATCH})]
+
+
+def test_the_lease_is_renewed_until_the_last_stage_is_through(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ended with the first stage called in place, so that every longer turn was taken over alive."""
+    going_on(desk)
+    held: set[str] = set()
+    begin, end = desk.core.leases.begin, desk.core.leases.end
+    monkeypatch.setattr(
+        desk.core.leases,
+        "begin",
+        lambda claim, at: held.add(claim.lease_owner) or begin(claim, at),
+    )
+    monkeypatch.setattr(
+        desk.core.leases, "end", lambda claim: held.discard(claim.lease_owner) or end(claim)
+    )
+    seen: list[int] = []
+
+    def see(**_: Any) -> None:
+        seen.append(len(held))
+
+    signals.task_prerun.connect(see)
+    try:
+        run(desk, desk.ready())
+    finally:
+        signals.task_prerun.disconnect(see)
+
+    assert seen == [1 for _ in STAGES[1:]]
+    assert not held
+
+
+def test_what_fails_between_two_stages_leaves_no_lease(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    going_on(desk)
+    held: set[str] = set()
+    begin, end = desk.core.leases.begin, desk.core.leases.end
+    monkeypatch.setattr(
+        desk.core.leases,
+        "begin",
+        lambda claim, at: held.add(claim.lease_owner) or begin(claim, at),
+    )
+    monkeypatch.setattr(
+        desk.core.leases, "end", lambda claim: held.discard(claim.lease_owner) or end(claim)
+    )
+
+    def fails(*_: Any) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(telling, "tell", fails)
+
+    with pytest.raises(MemoryError):
+        run(desk, desk.ready())
+
+    assert not held
 
 
 def test_a_stage_that_fails_in_place_fails_the_message_and_leaves_no_lease(

@@ -160,6 +160,28 @@ def test_a_stage_that_merely_failed_is_not_announced(desk: Desk) -> None:
     assert announced(desk) == []
 
 
+def test_the_limit_is_the_workers_own_whatever_the_publishers_message_says(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """[ADR 0016] A staged worker's message says 60 s; an inline one runs all stages behind it."""
+    wake = desk.ready()
+    kills_after: list[float] = []
+
+    class Pool(BasePool):
+        def apply_async(self, *_: Any, timeout: float, **__: Any) -> None:
+            kills_after.append(timeout)
+
+    publish(desk.app, wake)
+    (message,) = desk.messages()
+    task = desk.app.tasks[wire.task_name(wake.stage)]
+    monkeypatch.setattr(task, "time_limit", 1260)
+    edge: Any = celerys
+    made = edge.create_request_cls(StageRequest, task, Pool(), "worker@here", None, app=desk.app)
+    made(message, app=desk.app, hostname="worker@here", task=task).execute_using_pool(Pool())
+
+    assert kills_after == [1260]
+
+
 def test_a_hard_time_limit_is_announced_and_a_soft_one_is_not(desk: Desk) -> None:
     wake = desk.ready()
     request = request_of(desk, wake)

@@ -42,6 +42,7 @@ TAKEN: list[tuple[str, str, Any]] = [
     ("orchestrators", "shop.support:support", ("shop.support:support",)),
     ("orchestrators", " a:b , c ,, ", ("a:b", "c")),
     ("orchestrators", "", ()),
+    ("chain_mode", "inline", "inline"),
     ("stage_queues", "dispatch=models,compact=slow", {Stage.DISPATCH: "models", Stage.COMPACT: "slow"}),
     ("stage_queues", "", {}),
     ("lease", "30", seconds(30)),
@@ -63,6 +64,19 @@ TAKEN: list[tuple[str, str, Any]] = [
 @pytest.mark.parametrize(("name", "text", "value"), TAKEN)
 def test_a_variable_becomes_its_field(name: str, text: str, value: Any) -> None:
     assert getattr(read(**{f"TURNCHAIN_{name.upper()}": text}), name) == value
+
+
+def test_a_message_has_the_time_of_all_the_stages_that_it_runs_in_place() -> None:
+    settings = read(TURNCHAIN_CHAIN_MODE="inline", TURNCHAIN_STAGE_QUEUES="dispatch=models")
+    everywhere = settings.in_place({"turns", "models"})
+    turns = settings.in_place({"turns", "control"})
+
+    assert settings.limit_of(Stage.PERSIST) == seconds(60)
+    assert settings.limit_of(Stage.PERSIST, everywhere) == seconds(120)
+    assert settings.limit_of(Stage.LOAD, everywhere) == seconds(6 * 60 + 900)
+    # From the window on, the models' queue goes on.
+    assert settings.limit_of(Stage.LOAD, turns) == seconds(4 * 60)
+    assert read().in_place({"turns", "models"}) == frozenset()
 
 
 def test_every_setting_is_in_the_table() -> None:

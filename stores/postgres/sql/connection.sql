@@ -22,6 +22,13 @@ SELECT
     set_config('enable_material', %(read_only)s::boolean::text, false),
     set_config('enable_sort', %(read_only)s::boolean::text, false)
 
+-- lacking --
+-- Which of these functions are not there.
+SELECT name FROM unnest(%(names)s::text[]) AS wanted (name)
+WHERE NOT EXISTS (
+    SELECT FROM pg_proc AS p WHERE p.proname = wanted.name AND pg_function_is_visible(p.oid)
+)
+
 -- begin --
 -- Open a unit that has more than one statement.
 BEGIN

@@ -106,9 +106,13 @@ UPDATE turnchain_turns SET
     fence = fence + 1, attempts = attempts + 1, takeovers = takeovers + 1,
     lease_owner = NULL, lease_expires_at = NULL,
     ready_at = clock_timestamp(), wakes = 0, woken_at = clock_timestamp()
-WHERE turn_id = %(turn_id)s::uuid AND stage = %(stage)s::text AND fence = %(fence)s::bigint
+WHERE turn_id = %(turn_id)s::uuid AND fence = %(fence)s::bigint
     AND lease_owner = %(lease_owner)s::text
-    AND (%(died)s::boolean OR lease_expires_at = %(lease_expires_at)s::timestamptz)
+    AND (
+        -- A child that is being killed may have kept the turn to another stage since it was read.
+        %(died)s::boolean
+        OR stage = %(stage)s::text AND lease_expires_at = %(lease_expires_at)s::timestamptz
+    )
 RETURNING turn_id, stage, fence
 
 -- lock_queue --

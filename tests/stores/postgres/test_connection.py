@@ -216,3 +216,31 @@ def _hang_up(direct: psycopg.Connection) -> None:
         "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity"
         " WHERE datname = current_database() AND pid <> pg_backend_pid()"
     )
+
+
+def test_a_column_that_is_added_under_running_processes_disturbs_nobody(
+    stores: PostgresStores, given: Given, direct: psycopg.Connection
+) -> None:
+    """A statement that the server has prepared is refused from then on, on every connection that knows it."""
+    given.settled("t0")
+    wakes = [given.admitted(f"w{number}", session=f"s{number}") for number in range(8)]
+    for wake in wakes[:7]:
+        given.granted(wake)
+        given.turn("t0")
+        given.outcome("t0")
+
+    direct.execute("ALTER TABLE turnchain_turns ADD COLUMN novel text")
+
+    given.granted(wakes[7])
+    assert given.turn("t0").status.is_final
+    assert given.outcome("t0").data == {"answer": 42}
+
+
+def test_a_database_without_the_functions_of_this_release_is_told_before_anything_is_claimed(
+    stores: PostgresStores, direct: psycopg.Connection
+) -> None:
+    stores.check_schema()
+    direct.execute("DROP FUNCTION turnchain_save_run")
+
+    with pytest.raises(SchemaMissingError, match=r"lacks functions .*\(turnchain_save_run\)"):
+        stores.check_schema()
