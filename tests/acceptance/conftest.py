@@ -19,7 +19,11 @@ from tests.acceptance.shop import DOORS, EVIDENCE_URL
 
 @contextlib.contextmanager
 def floor_on(
-    database_url: str, broker_url: str, key_prefix: str, settings: Mapping[str, str] = QUICK
+    database_url: str,
+    broker_url: str,
+    key_prefix: str,
+    settings: Mapping[str, str] = QUICK,
+    chain_mode: str = "staged",
 ) -> Generator[Floor]:
     """A test's world on these servers; whatever was started in it is killed at the end."""
     database = Database(database_url, float(settings.get("TURNCHAIN_LEASE", "20")))
@@ -37,7 +41,7 @@ def floor_on(
             "TURNCHAIN_BROKER_URL": broker_url,
             "TURNCHAIN_KEY_PREFIX": key_prefix,
             "TURNCHAIN_ORCHESTRATORS": "tests.acceptance.shop:walk",
-            "TURNCHAIN_CHAIN_MODE": os.environ.get("TURNCHAIN_TEST_CHAIN_MODE", "staged"),
+            "TURNCHAIN_CHAIN_MODE": chain_mode,
             EVIDENCE_URL: database_url,
             DOORS: str(directory / "doors"),
             "PYTHONPATH": str(ROOT),
@@ -59,9 +63,15 @@ def _tell(directory: Path, database: Database) -> None:
 
 
 @pytest.fixture
-def floor(database_url: str, redis_url: str, key_prefix: str) -> Generator[Floor]:
+def chain_mode() -> str:
+    """How a turn comes from stage to stage; `harness.both_modes` and `harness.inline` have it otherwise."""
+    return "staged"
+
+
+@pytest.fixture
+def floor(database_url: str, redis_url: str, key_prefix: str, chain_mode: str) -> Generator[Floor]:
     """Own database and keys on the tests' servers."""
-    with floor_on(database_url, redis_url, key_prefix) as floor:
+    with floor_on(database_url, redis_url, key_prefix, chain_mode=chain_mode) as floor:
         yield floor
 
 

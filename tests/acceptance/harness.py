@@ -15,10 +15,11 @@ from types import MappingProxyType
 from typing import Any
 
 import psycopg
+import pytest
 from celery import Celery
 
 import turnchain
-from tests.acceptance.database import Database, wait_for
+from tests.acceptance.database import Database, Gate, wait_for
 from turnchain import SessionClient, Turn
 from turnchain.examples.booking.fleet import QUEUES, Worker
 from turnchain.orchestrator_core.contracts import STAGES, Stage, TurnId, Wake
@@ -48,17 +49,32 @@ CHILD = 2.0
 SWEPT = SWEEP + 2
 """What only waits for a sweep goes on within this."""
 ONE_CLAIM_EACH = [(stage.value, 0) for stage in STAGES]
-"""The claims of a turn that nothing happened to, as `Database.claims` tells them."""
+"""The claims of a staged turn that nothing happened to, as `Database.claims` tells them."""
+
+both_modes = pytest.mark.parametrize("chain_mode", ["staged", "inline"])
+"""Mark of a test of what holds however a turn comes from stage to stage."""
+inline = pytest.mark.parametrize("chain_mode", ["inline"])
+"""Mark of a test of turns that are called in place from stage to stage, under one claim. [ADR 0016]"""
+
+
+def pools(*, inline: Sequence[str] = ()) -> pytest.MarkDecorator:
+    """Mark of a test on each pool; inline, on those where that makes a difference."""
+    ways = [(pool, "staged") for pool in ("prefork", "threads")]
+    return pytest.mark.parametrize(
+        ("pool", "chain_mode"), ways + [(pool, "inline") for pool in inline]
+    )
 
 
 @dataclass(slots=True)
 class TiedWorker(Worker):
     """A worker that dies with the test's process, also when that is killed."""
 
+    queues: str = QUEUES
+
     def start(self) -> None:
         """Start it; `wait_until_ready` waits."""
         tie = [sys.executable, "-I", "-S", str(LAUNCH), str(os.getpid()), str(int(signal.SIGKILL))]
-        command = [sys.executable, "-m", "celery", "-A", self.app, "worker", "-Q", QUEUES]
+        command = [sys.executable, "-m", "celery", "-A", self.app, "worker", "-Q", self.queues]
         command += ["-P", self.pool, "-c", str(self.concurrency), "-n", f"{self.name}@%h"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
@@ -104,17 +120,53 @@ class Floor:
         concurrency: int = 2,
         settings: Mapping[str, object] = MappingProxyType({}),
         arguments: tuple[str, ...] = (),
+        queues: str = QUEUES,
     ) -> Worker:
         """A running worker. `settings` are TURNCHAIN_ variables, in small letters and without that."""
+        worker = self._spawn(name, pool, concurrency, settings, arguments, queues)
+        self.wait_until_counted(worker)
+        return worker
+
+    def start_two(self, pool: str = "prefork", concurrency: int = 1) -> tuple[Worker, Worker]:
+        """Workers w1 and w2, side by side, which takes little longer than one."""
+        first, second = (self._spawn(name, pool, concurrency) for name in ("w1", "w2"))
+        self.wait_until_counted(first)
+        self.wait_until_counted(second)
+        return first, second
+
+    def _spawn(
+        self,
+        name: str,
+        pool: str,
+        concurrency: int,
+        settings: Mapping[str, object] = MappingProxyType({}),
+        arguments: tuple[str, ...] = (),
+        queues: str = QUEUES,
+    ) -> Worker:
         variables = {f"TURNCHAIN_{key.upper()}": str(value) for key, value in settings.items()}
         log = self.directory / f"{name}-{len(self.workers)}.log"
         environ = {**self.environ, **variables}
-        worker = TiedWorker(name, environ, log, pool, concurrency, arguments=arguments)
+        worker = TiedWorker(
+            name, environ, log, pool, concurrency, arguments=arguments, queues=queues
+        )
         self.workers.append(worker)
         worker.start()
         self.stack.callback(self._end, worker)
-        self.wait_until_counted(worker)
         return worker
+
+    @property
+    def is_inline(self) -> bool:
+        """Whether its workers call the next stage in place."""
+        return self.environ["TURNCHAIN_CHAIN_MODE"] == "inline"
+
+    @property
+    def undisturbed(self) -> list[tuple[str, int]]:
+        """The claims of a turn that nothing happened to, as `Database.claims` tells them."""
+        return ONE_CLAIM_EACH[:1] if self.is_inline else ONE_CLAIM_EACH
+
+    def outcome_gate(self) -> contextlib.AbstractContextManager[Gate]:
+        """Hold whoever commits the outcome of a turn, before it commits."""
+        return self.database.hand_over_gate("dispatch" if self.is_inline else "persist")
 
     def wait_until_counted(self, worker: Worker) -> None:
         """Wait until its slots are in the ledger."""

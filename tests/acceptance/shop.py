@@ -79,9 +79,14 @@ def pass_door(name: str) -> None:
 
 
 def route(ctx: RouteContext) -> str:
-    """The input names an intent for each iteration; the rest is the answer's end."""
+    """The input names an intent for each iteration; then comes a door, and the run's end."""
     plan = ctx.input["plan"]
-    return plan[ctx.iteration] if ctx.iteration < len(plan) else END
+    if ctx.iteration < len(plan):
+        return plan[ctx.iteration]
+    if door(f"end-{ctx.session_id}").exists():
+        note(ctx.session_id, "end", ctx.iteration)
+        pass_door(f"end-{ctx.session_id}")
+    return END
 
 
 def work(ctx: IntentContext) -> dict[str, Any]:

@@ -10,7 +10,7 @@ import redis
 
 from tests.acceptance.conftest import floor_on
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import ONE_CLAIM_EACH, REWAKE, SWEPT, Floor, effects_of
+from tests.acceptance.harness import ONE_CLAIM_EACH, REWAKE, SWEPT, Floor, effects_of, inline, pools
 from turnchain import Turn
 from turnchain.workers.embedded import Server, start_valkey, temporary_directory
 
@@ -46,9 +46,9 @@ def broker() -> Generator[Broker]:
 
 
 @pytest.fixture
-def own_floor(database_url: str, broker: Broker) -> Generator[Floor]:
+def own_floor(database_url: str, broker: Broker, chain_mode: str) -> Generator[Floor]:
     """A floor on that broker."""
-    with floor_on(database_url, broker.server.url, "own:") as floor:
+    with floor_on(database_url, broker.server.url, "own:", chain_mode=chain_mode) as floor:
         yield floor
 
 
@@ -66,7 +66,7 @@ def test_messages_that_a_flush_swallows_are_published_again(
         assert own_floor.database.attempts(turn) == {0}
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["prefork"])
 def test_a_turn_goes_on_through_a_flush_and_later_turns_find_their_queue(
     own_floor: Floor, broker: Broker, pool: str
 ) -> None:
@@ -79,7 +79,7 @@ def test_a_turn_goes_on_through_a_flush_and_later_turns_find_their_queue(
 
     assert turn.result(REWAKE + SWEPT).ok
     own_floor.assert_settled_once(turn, "s1")
-    assert own_floor.database.claims(turn) == ONE_CLAIM_EACH
+    assert own_floor.database.claims(turn) == own_floor.undisturbed
     assert own_floor.database.attempts(turn) == {0}
     assert own_floor.enqueue("s2").result(REWAKE + SWEPT).ok
 
@@ -108,6 +108,25 @@ def test_a_turn_whose_next_link_cannot_be_published_is_untouched_and_goes_on(
     assert own_floor.database.attempts(turn) == {0}
     assert database.turn(turn)["takeovers"] == 0
     assert database.effects(turn) == effects_of(1)
+
+
+@inline
+def test_a_turn_in_place_is_answered_without_the_broker_and_the_next_one_with_its_return(
+    own_floor: Floor, broker: Broker
+) -> None:
+    """[ADR 0016] Nothing is published on its way; what is accepted meanwhile waits in the row."""
+    own_floor.start(pool="threads")
+    turn = own_floor.at_the_door("s1")
+
+    broker.server.stop()
+    own_floor.open_door("work-s1-0")
+    own_floor.assert_settled_once(turn, "s1")
+    following = own_floor.accept("s1")
+    broker.restart()
+
+    assert own_floor.database.claims(turn) == own_floor.undisturbed
+    assert own_floor.database.attempts(turn) == {0}
+    assert following.result(10).turn_index == 1
 
 
 def stays_down(floor: Floor, turn: Turn, seconds: int) -> None:

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import SWEPT, Floor
+from tests.acceptance.harness import SWEPT, Floor, both_modes, effects_of, inline, pools
+from tests.acceptance.places import ROW, WRITES
 from turnchain import Turn
 
 pytestmark = pytest.mark.acceptance
 
 READ_BY_OWNER = 2.0
 """[DESIGN 10] Cancel is read by the owner within this, as shipped."""
+CANCELS = "coalesce(cancel_requested_at"
 SHIPPED_HOUSEKEEPING = {"lease": 20, "housekeeping": 2}
 
 
@@ -25,7 +29,7 @@ def in_a_call(floor: Floor, intent: str, **arguments: object) -> Turn:
     return turn
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["threads"])
 def test_an_async_call_is_aborted_within_two_seconds_of_the_cancellation(
     floor: Floor, pool: str
 ) -> None:
@@ -48,6 +52,7 @@ def test_an_async_call_is_aborted_within_two_seconds_of_the_cancellation(
     assert floor.enqueue("s1").result(10).turn_index == 0, "the index is free, and the session"
 
 
+@both_modes
 def test_a_sync_call_runs_to_its_end_and_nothing_after_it(floor: Floor) -> None:
     """[DESIGN 10] A sync call cannot be aborted; the turn ends at the boundary behind it."""
     database = floor.database
@@ -63,6 +68,7 @@ def test_a_sync_call_runs_to_its_end_and_nothing_after_it(floor: Floor) -> None:
 
     assert turn.result(5).status == "cancelled"
     assert len(database.visits("s1", "work")) == 1
+    assert database.turn(turn)["takeovers"] == 0, "its owner had renewed"
     assert turn.cancel() == "too-late"
 
 
@@ -78,7 +84,7 @@ def test_a_queued_turn_ends_at_once_and_without_a_worker(floor: Floor) -> None:
     assert floor.database.turn(second)["stage"] == "done"
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools()
 def test_a_cancellation_during_persist_is_too_late(floor: Floor, pool: str) -> None:
     """[DESIGN 5] Cancel is honoured until persist claims; later it gets a typed `too-late`."""
     database = floor.database
@@ -95,6 +101,87 @@ def test_a_cancellation_during_persist_is_too_late(floor: Floor, pool: str) -> N
 
         assert turn.result(5).status == "awaiting-input"
         floor.assert_settled_once(turn, "s1")
+
+
+def at_the_end(floor: Floor, **arguments: Any) -> Turn:
+    """A turn before its last decision, with one iteration that is saved."""
+    floor.close_door("end-s1")
+    turn = floor.enqueue("s1", **arguments)
+    wait_for(lambda: floor.database.visit(turn, "s1", "end", 1), 10, "the end at its door")
+    return turn
+
+
+def assert_stopped_before_its_outcome(floor: Floor, turn: Turn) -> None:
+    """`persist` was asked after all, and the session is as it was."""
+    database = floor.database
+    wait_for(lambda: database.stands(turn, stage="done"), 5, "done")
+    assert database.claims(turn) == [("load", 0), ("persist", 0)]
+    assert database.checkpoints("s1") == []
+    assert database.effects(turn) == effects_of(1)
+    assert database.attempts(turn) == {0}
+    assert floor.enqueue("s1").result(10).turn_index == 0
+
+
+@inline
+def test_a_cancellation_that_comes_before_the_outcomes_transaction_is_honoured_by_it(
+    floor: Floor,
+) -> None:
+    """[ADR 0016] Nobody claims persist in place, so it is the transaction itself that looks."""
+    database = floor.database
+    floor.start(pool="threads")
+    turn = at_the_end(floor)
+    with ThreadPoolExecutor(1) as caller:
+        with database.held(ROW, turn.turn_id):
+            asked = caller.submit(turn.cancel)
+            wait_for(lambda: database.somebody_waits(CANCELS), 5, "the cancellation")
+            floor.open_door("end-s1")
+            wait_for(lambda: database.somebody_waits(WRITES), 5, "the outcome, behind it")
+
+        assert asked.result(5) == "requested"
+
+    assert turn.result(5).status == "cancelled"
+    assert database.events(turn)[-1] == "orchestrator.turn.cancelled"
+    assert_stopped_before_its_outcome(floor, turn)
+
+
+@inline
+def test_a_cancellation_that_comes_behind_the_outcomes_transaction_is_too_late(
+    floor: Floor,
+) -> None:
+    """[DESIGN 5] Later it gets a typed `too-late`."""
+    floor.start(concurrency=1)
+    with ThreadPoolExecutor(1) as caller:
+        with floor.outcome_gate() as gate:
+            turn = floor.enqueue("s1")
+            gate.wait()
+            asked = caller.submit(turn.cancel)
+            wait_for(lambda: floor.database.somebody_waits(CANCELS), 5, "the cancellation")
+            gate.open()
+
+        assert asked.result(5) == "too-late"
+
+    assert turn.result(5).status == "awaiting-input"
+    floor.assert_settled_once(turn, "s1")
+
+
+@inline
+def test_a_deadline_that_passes_before_the_outcomes_transaction_is_honoured_by_it(
+    floor: Floor,
+) -> None:
+    """[DESIGN 10] Readers report it as expired from that moment, so nothing may be answered later."""
+    database = floor.database
+    floor.start(pool="threads", settings={"lease": 9, "housekeeping": 3})
+    deadline = datetime.now(UTC) + timedelta(seconds=1)
+    turn = at_the_end(floor, deadline=deadline)
+    wait_for(lambda: database.now() > deadline, 5, "the deadline")
+    floor.open_door("end-s1")
+
+    result = turn.result(5)
+
+    assert result.status == "failed"
+    assert result.error_record is not None
+    assert result.error_record["code"] == "DEADLINE_EXCEEDED"
+    assert_stopped_before_its_outcome(floor, turn)
 
 
 def test_a_deadline_passes_while_the_turn_waits_behind_another(floor: Floor) -> None:
@@ -116,7 +203,7 @@ def test_a_deadline_passes_while_the_turn_waits_behind_another(floor: Floor) -> 
     assert following.result(10).turn_index == 1
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["prefork"])
 def test_a_deadline_passes_while_the_turn_runs(floor: Floor, pool: str) -> None:
     """[DESIGN 10] `deadline_at` covers running: the call is aborted, the turn fails."""
     database = floor.database

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import CHILD, Floor
+from tests.acceptance.harness import CHILD, Floor, both_modes
 from turnchain import Turn
 
 pytestmark = pytest.mark.acceptance
@@ -23,6 +23,7 @@ def second_turn_in_compact(floor: Floor) -> tuple[Turn, int]:
     return turn, child
 
 
+@both_modes
 def test_a_result_is_out_before_compact_and_a_killed_compact_is_done_elsewhere(
     floor: Floor,
 ) -> None:
@@ -45,6 +46,7 @@ def test_a_result_is_out_before_compact_and_a_killed_compact_is_done_elsewhere(
     wait_for(lambda: database.checkpoints("s1") == [2], 10, "retention")
 
 
+@both_modes
 def test_a_compact_that_keeps_killing_its_worker_ends_done_and_says_that_it_failed(
     floor: Floor,
 ) -> None:

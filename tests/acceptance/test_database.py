@@ -19,8 +19,10 @@ from tests.acceptance.harness import (
     SWEPT,
     WHOLE_WORKER,
     Floor,
+    both_modes,
     effects_of,
     freeze,
+    pools,
     thaw,
 )
 from turnchain import Turn
@@ -83,12 +85,12 @@ def assert_nobody_was_taken_over(floor: Floor, turns: dict[str, Turn]) -> None:
         assert floor.database.effects(turn) == effects_of(1)
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["threads"])
 def test_after_a_database_restart_owners_renew_before_anybody_takes_over(
-    postgres: Postgres, redis_url: str, key_prefix: str, pool: str
+    postgres: Postgres, redis_url: str, key_prefix: str, pool: str, chain_mode: str
 ) -> None:
     """[DESIGN 6] Database restart: owned and expired en masse; owners renew first (grace), then the sweep."""
-    with floor_on(postgres.server.url, redis_url, key_prefix) as floor:
+    with floor_on(postgres.server.url, redis_url, key_prefix, chain_mode=chain_mode) as floor:
         database = floor.database
         owner = floor.start("w1", pool=pool, concurrency=3)
         turns = three_at_the_door(floor)
@@ -110,11 +112,12 @@ def test_after_a_database_restart_owners_renew_before_anybody_takes_over(
 
 
 @pytest.mark.long
+@both_modes
 def test_turns_go_on_through_a_database_that_is_away_for_longer_than_the_shipped_lease(
-    postgres: Postgres, redis_url: str, key_prefix: str
+    postgres: Postgres, redis_url: str, key_prefix: str, chain_mode: str
 ) -> None:
     """[DESIGN 6] Database restart, with the shipped lease of 20 s and 25 s of outage."""
-    with floor_on(postgres.server.url, redis_url, key_prefix, SHIPPED) as floor:
+    with floor_on(postgres.server.url, redis_url, key_prefix, SHIPPED, chain_mode) as floor:
         database = floor.database
         floor.start(pool="prefork", concurrency=3)
         turns = three_at_the_door(floor)
@@ -146,6 +149,7 @@ def test_a_step_whose_journal_is_not_written_fails_the_stage_and_not_the_intent(
     assert database.turn(turn)["takeovers"] == 1
 
 
+@both_modes
 def test_a_run_whose_first_save_is_not_answered_fails_the_stage_and_not_the_turn(
     floor: Floor,
 ) -> None:
@@ -154,9 +158,7 @@ def test_a_run_whose_first_save_is_not_answered_fails_the_stage_and_not_the_turn
     floor.start(pool="threads")
     with database.held("LOCK TABLE turnchain_snapshots IN EXCLUSIVE MODE"):
         turn = floor.enqueue("s1")
-        wait_for(
-            lambda: database.terminate_waiting("INSERT INTO turnchain_snapshots"), 5, "the save"
-        )
+        wait_for(lambda: database.terminate_waiting("turnchain_save_run"), 5, "the save")
 
     assert turn.result(WHOLE_WORKER).status == "awaiting-input"
     assert database.effects(turn) == effects_of(1)

@@ -21,7 +21,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import CHILD, LAUNCH, Floor
+from tests.acceptance.harness import CHILD, LAUNCH, Floor, both_modes
 from turnchain import Turn
 from turnchain.orchestrator_core.contracts import STAGES
 from turnchain.workers import flowerconfig
@@ -124,6 +124,7 @@ def told(watched: Flower, turn: Turn, stage: str, fence: int = 0) -> tuple[str, 
     return (found[0]["state"], found[0]["result"]) if len(found) == 1 else ("", "")
 
 
+@both_modes
 def test_a_turn_is_eight_rows_of_ids_kinds_and_numbers(floor: Floor, watched: Flower) -> None:
     said = {"input": {"say": SECRET}, "context": {"said": SECRET}, "state": {"saw": SECRET}}
     turn = floor.enqueue("s1", ["echo"], **said)

@@ -7,7 +7,17 @@ import contextlib
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import REWAKE, SWEPT, WHOLE_WORKER, Floor, effects_of, freeze, thaw
+from tests.acceptance.harness import (
+    REWAKE,
+    SWEPT,
+    WHOLE_WORKER,
+    Floor,
+    effects_of,
+    freeze,
+    inline,
+    thaw,
+)
+from tests.acceptance.places import six_places
 from turnchain.stores.postgres import connect
 
 pytestmark = pytest.mark.acceptance
@@ -22,7 +32,7 @@ def test_a_worker_frozen_outside_a_transaction_is_taken_over_and_refused_when_it
     first = floor.start("w1", pool=pool)
     floor.close_door("work-s1-1")
     turn = floor.enqueue("s1", ["work", "work"])
-    wait_for(lambda: database.visit(turn, "s1", "work", 1), 10, "the worker at the door")
+    database.wait_until_finished(turn, "1:work:before")
     floor.start("w2", pool=pool)
 
     stopped_at = database.now()
@@ -88,6 +98,37 @@ def test_a_worker_frozen_while_the_server_carries_out_its_unit_has_settled_its_t
     assert database.turn(turn)["takeovers"] == 0
     assert database.events(turn).count("orchestrator.turn.awaiting-input") == 1
     assert database.effects(turn) == effects_of(1)
+
+
+@inline
+@pytest.mark.parametrize("pool", ["threads", pytest.param("prefork", marks=pytest.mark.long)])
+def test_a_worker_frozen_with_a_turn_in_each_place_has_nothing_left_to_write_when_it_wakes(
+    floor: Floor, pool: str
+) -> None:
+    """[ADR 0016] What was put off is lost with the lease; from the outcome on nobody looks at the clock any more."""
+    database = floor.database
+    first = floor.start("w1", pool=pool, concurrency=6)
+    with six_places(floor) as places:
+        floor.start("w2", pool="threads", concurrency=6)
+        places.send_outcome()
+        freeze(first)
+        stopped_at = places.release()
+        for turn in places.turns.values():
+            database.wait_until_claimed(turn, stopped_at, WHOLE_WORKER)
+        places.open_doors()
+        for place, turn in places.turns.items():
+            floor.assert_settled_once(turn, place, index=int(place == "compact"))
+        histories = {place: database.history(turn) for place, turn in places.turns.items()}
+
+        thaw(first)
+
+        refused = len(places.turns)
+        wait_for(lambda: first.log.read_text().count('"moved-on"') == refused, 10, "six refusals")
+    for place, turn in places.turns.items():
+        assert database.history(turn) == histories[place], "nothing has moved the turn since"
+        assert database.effects(turn) == effects_of(2)
+        floor.assert_settled_once(turn, place, index=int(place == "compact"))
+    assert floor.enqueue("call").result(10).turn_index == 1
 
 
 @pytest.mark.long

@@ -8,11 +8,11 @@ import signal
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import Floor, effects_of
+from tests.acceptance.harness import Floor, effects_of, pools
 from turnchain import Turn
 from turnchain.examples.booking.fleet import Worker
 
-pytestmark = [pytest.mark.acceptance, pytest.mark.parametrize("pool", ["prefork", "threads"])]
+pytestmark = pytest.mark.acceptance
 
 LONG_LEASE = {"lease": 60}
 """So that what goes on within seconds was handed back and not taken over."""
@@ -45,6 +45,7 @@ def pids(floor: Floor, what: str) -> list[int]:
     return [row["pid"] for row in floor.database.visits("s1", what)]
 
 
+@pools(inline=["prefork"])
 def test_a_turn_is_handed_back_at_its_next_iteration_boundary(floor: Floor, pool: str) -> None:
     """[DESIGN 6] SIGTERM: hand back at the next boundary; fence + 1, ready, no attempt, no lease to wait for."""
     turn, first = two_workers(floor, pool, "work-s1-0", ["work", "work"])
@@ -60,6 +61,7 @@ def test_a_turn_is_handed_back_at_its_next_iteration_boundary(floor: Floor, pool
     assert first.running.wait(SOON) == 0
 
 
+@pools(inline=["threads"])
 def test_an_async_call_is_cancelled_after_its_grace_and_repeated_elsewhere(
     floor: Floor, pool: str
 ) -> None:
@@ -77,6 +79,7 @@ def test_an_async_call_is_cancelled_after_its_grace_and_repeated_elsewhere(
     assert first.running.wait(SOON) == 0
 
 
+@pools(inline=["threads"])
 def test_a_sync_call_is_abandoned_after_its_grace_and_what_it_writes_later_is_refused(
     floor: Floor, pool: str
 ) -> None:
@@ -94,6 +97,7 @@ def test_a_sync_call_is_abandoned_after_its_grace_and_what_it_writes_later_is_re
     assert floor.database.effects(turn) == effects_of(1)
 
 
+@pools()
 def test_a_worker_that_lost_a_child_still_stops(floor: Floor, pool: str) -> None:
     """A child killed while it waited for the shutdown left the parent waiting for it for ever, deaf to SIGTERM."""
     worker = floor.start(pool=pool)

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import contextlib
-from datetime import timedelta
 
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import CHILD, WHOLE_WORKER, Floor, effects_of
+from tests.acceptance.harness import CHILD, WHOLE_WORKER, Floor, both_modes, effects_of
 from turnchain import Provider
 from turnchain.orchestrator_core.contracts import STAGES
 
 pytestmark = pytest.mark.acceptance
 
-LIMIT_SECONDS = 1
+LIMITS: dict[str, tuple[dict[str, object], int]] = {
+    "staged": ({"dispatch_limit": 1}, 1),
+    "inline": ({"dispatch_limit": 1, "stage_limit": 0.3}, 3),
+}
+"""Settings, and the seconds after which they end a child that does not come back from dispatch: in place, a message has
+the limits of all its stages together, rounded up."""
 DEAD_WORKERS = {"lease": "1", "housekeeping": "0.3", "sweep_interval": "0.5", "rewake": "0.5"}
 """Where only the lease tells that a whole worker died, three times in a row."""
 
@@ -24,8 +28,7 @@ def test_a_child_killed_right_after_its_claim_is_replaced_in_each_of_the_seven_s
 ) -> None:
     """[DESIGN 6] After claim, before hand-over. [Numbers] Claimed elsewhere within 2 s; progress resets attempts."""
     floor, database = broker_floor, broker_floor.database
-    floor.start("w1", concurrency=1)
-    floor.start("w2", concurrency=1)
+    floor.start_two()
     with contextlib.ExitStack() as stack:
         gates = {stage: stack.enter_context(database.claim_gate(stage)) for stage in STAGES}
         turn = floor.enqueue("s1", ["work", "work"])
@@ -47,8 +50,7 @@ def test_a_child_killed_inside_the_work_of_a_stage_costs_that_stage_or_iteration
 ) -> None:
     """[DESIGN 1.3] Settled iterations and finished steps are not run again, whichever stage the child dies in."""
     database = floor.database
-    floor.start("w1", concurrency=1)
-    floor.start("w2", concurrency=1)
+    floor.start_two()
     floor.enqueue("s1").result(10)
     for door in ("history-s1", "window", "work-s1-1"):
         floor.close_door(door)
@@ -60,6 +62,8 @@ def test_a_child_killed_inside_the_work_of_a_stage_costs_that_stage_or_iteration
         ("s1", "work", "work-s1-1", 1),
     ):
         visit = wait_for(lambda: database.visit(turn, session, what, iteration), 10, what)  # noqa: B023
+        if what == "work":
+            database.wait_until_finished(turn, "1:work:before")
         killed_at = floor.kill(visit["pid"])
         database.wait_until_claimed(turn, killed_at, CHILD)
         floor.open_door(door)
@@ -95,6 +99,7 @@ def test_a_child_killed_while_persist_reads_what_it_is_to_save_leaves_one_checkp
     assert database.effects(turn) == effects_of(1)
 
 
+@both_modes
 def test_a_turn_killed_once_in_each_of_ten_iterations_is_done_with_attempts_never_above_one(
     floor: Floor,
 ) -> None:
@@ -121,7 +126,15 @@ def test_a_turn_killed_once_in_each_of_ten_iterations_is_done_with_attempts_neve
     assert database.effects(turn) == effects_of(10, "stumble")
 
 
-@pytest.mark.parametrize("pool", ["prefork", pytest.param("threads", marks=pytest.mark.long)])
+@pytest.mark.parametrize(
+    ("pool", "chain_mode"),
+    [
+        ("prefork", "staged"),
+        ("prefork", "inline"),
+        pytest.param("threads", "staged", marks=pytest.mark.long),
+        pytest.param("threads", "inline", marks=pytest.mark.long),
+    ],
+)
 def test_a_turn_that_always_kills_its_worker_runs_max_attempts_times_and_frees_its_session(
     floor: Floor, pool: str
 ) -> None:
@@ -148,16 +161,18 @@ def test_a_turn_that_always_kills_its_worker_runs_max_attempts_times_and_frees_i
     assert database.checkpoints("s1") == [0], "only of the turn that settled well"
 
 
-def test_a_stage_past_its_hard_time_limit_is_taken_over(floor: Floor) -> None:
+@both_modes
+def test_a_stage_past_its_hard_time_limit_is_taken_over(floor: Floor, chain_mode: str) -> None:
     """[DESIGN 6] A child that hits its limit is killed and its turn claimed elsewhere, in about a second."""
     database = floor.database
-    floor.start(concurrency=2, settings={"dispatch_limit": LIMIT_SECONDS})
+    settings, limit = LIMITS[chain_mode]
+    floor.start(concurrency=2, settings=settings)
     turn = floor.enqueue("s1", ["stumble"])
 
     visit = wait_for(lambda: database.visit(turn, "s1", "stumble", 0), 10, "the first attempt")
-    limit_at = visit["at"] + timedelta(seconds=LIMIT_SECONDS)
-    database.wait_until_claimed(turn, limit_at, CHILD)
+    seconds = database.wait_until_claimed(turn, visit["at"], limit + CHILD)
 
+    assert seconds > limit - 0.5, "not before its limit"
     assert turn.result(10).data == {"worked": 1}
     assert database.turn(turn)["takeovers"] == 1
     assert database.effects(turn) == effects_of(1, "stumble")
@@ -173,8 +188,8 @@ def test_the_turns_of_a_killed_worker_go_on_within_lease_and_sweep(
     for session in ("s1", "s2"):
         floor.close_door(f"work-{session}-1")
     turns = {session: floor.enqueue(session, ["work", "work"]) for session in ("s1", "s2")}
-    for session, turn in turns.items():
-        wait_for(lambda: database.visit(turn, session, "work", 1), 10, "both at the door")  # noqa: B023
+    for turn in turns.values():
+        database.wait_until_finished(turn, "1:work:before")
     floor.start("w2", pool=pool)
 
     killed_at = database.now()
@@ -197,7 +212,7 @@ def test_a_turn_whose_only_worker_was_killed_goes_on_with_the_next_one(floor: Fl
     worker = floor.start(pool="threads")
     floor.close_door("work-s1-0")
     turn = floor.enqueue("s1")
-    wait_for(lambda: database.visit(turn, "s1", "work", 0), 10, "the worker at the door")
+    database.wait_until_finished(turn, "0:work:before")
     killed_at = database.now()
     worker.kill()
     floor.open_door("work-s1-0")

@@ -8,7 +8,17 @@ import psycopg
 import pytest
 
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import ONE_CLAIM_EACH, REWAKE, SWEPT, Floor, effects_of
+from tests.acceptance.harness import (
+    ONE_CLAIM_EACH,
+    REWAKE,
+    SWEPT,
+    WHOLE_WORKER,
+    Floor,
+    both_modes,
+    effects_of,
+    inline,
+    pools,
+)
 from turnchain import Provider
 from turnchain.orchestrator_core.contracts import STAGES
 
@@ -58,8 +68,7 @@ def test_each_of_the_seven_messages_published_twice_to_two_workers_is_claimed_on
 ) -> None:
     """[Numbers] Each message twice at once to two workers: one claim each, each callable once."""
     floor, database = broker_floor, broker_floor.database
-    floor.start("w1", pool=pool, concurrency=1)
-    floor.start("w2", pool=pool, concurrency=1)
+    floor.start_two(pool)
     with contextlib.ExitStack() as stack:
         gates = {stage: stack.enter_context(database.claim_gate(stage)) for stage in STAGES}
         turn = floor.enqueue("s1", history=Provider(name="history"))
@@ -81,6 +90,31 @@ def test_each_of_the_seven_messages_published_twice_to_two_workers_is_claimed_on
     assert floor.database.attempts(turn) == {0}
 
 
+@inline
+@pytest.mark.parametrize("pool", ["threads", pytest.param("prefork", marks=pytest.mark.long)])
+def test_a_message_published_twice_to_two_workers_runs_one_turn_in_place(
+    floor: Floor, pool: str
+) -> None:
+    """[Numbers] Twice at once to two workers: one claim, each callable once."""
+    database = floor.database
+    floor.start_two(pool)
+    with database.claim_gate("load") as gate:
+        turn = floor.enqueue("s1", history=Provider(name="history"))
+        gate.wait()
+        for _ in range(2):
+            floor.publish(turn, "load")
+        wait_for(lambda: database.waiting_claims() >= 2, 5, "a second claim")
+        gate.open()
+
+        floor.assert_settled_once(turn, "s1")
+    assert database.claims(turn) == floor.undisturbed
+    for session, what in (("s1", "history"), ("s1", "work"), ("", "window")):
+        assert len(database.visits(session, what)) == 1
+    assert database.effects(turn) == effects_of(1)
+    assert database.attempts(turn) == {0}
+
+
+@both_modes
 def test_messages_of_stages_behind_and_of_the_running_one_find_nothing_to_claim(
     floor: Floor,
 ) -> None:
@@ -98,7 +132,7 @@ def test_messages_of_stages_behind_and_of_the_running_one_find_nothing_to_claim(
         floor.publish(turn, stage)
     wait_for(lambda: floor.logs().count('"reason": "done"') >= len(STAGES), 10, "seven more")
 
-    assert database.claims(turn) == ONE_CLAIM_EACH
+    assert database.claims(turn) == floor.undisturbed
     assert database.effects(turn) == effects_of(1)
 
 
@@ -149,14 +183,14 @@ def test_a_message_that_finds_its_turn_ready_at_a_later_stage_brings_that_stage_
     assert database.claims(turn) == ONE_CLAIM_EACH
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["threads"])
 def test_the_sessions_next_turn_starts_although_nobody_admitted_it_after_the_first(
     floor: Floor, pool: str
 ) -> None:
     """[DESIGN 6] After settle, before admit: next still queued, the sweep."""
     database = floor.database
     first = floor.start("w1", pool=pool, concurrency=1)
-    with database.hand_over_gate("persist") as gate:
+    with floor.outcome_gate() as gate:
         turn, following = floor.enqueue("s1"), floor.enqueue("s1")
         gate.freeze_and_let_commit()
         assert database.stands(turn, stage="compact", status="awaiting-input")
@@ -167,8 +201,10 @@ def test_the_sessions_next_turn_starts_although_nobody_admitted_it_after_the_fir
 
         assert following.result(SWEPT).turn_index == 1
         floor.assert_settled_once(following, "s1", index=1)
-        wait_for(lambda: database.stands(turn, stage="done"), REWAKE + SWEPT, "the first's compact")
-    assert floor.database.attempts(turn) == {0}
+        # In place, the dead worker had kept the turn for it.
+        within = WHOLE_WORKER if floor.is_inline else REWAKE + SWEPT
+        wait_for(lambda: database.stands(turn, stage="done"), within, "the first's compact")
+    assert database.turn(turn)["takeovers"] == int(floor.is_inline)
 
 
 def test_a_view_that_enqueues_and_keeps_its_transaction_open_blocks_nobody(floor: Floor) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from tests.acceptance.conftest import floor_on
 from tests.acceptance.database import wait_for
-from tests.acceptance.harness import CHILD, SHIPPED, Floor, effects_of
+from tests.acceptance.harness import CHILD, SHIPPED, Floor, both_modes, effects_of, pools
 
 pytestmark = [pytest.mark.acceptance, pytest.mark.long]
 
@@ -20,13 +20,15 @@ SHIPPED_LEASE, SHIPPED_SWEEP = 20, 5
 
 
 @pytest.fixture
-def shipped(database_url: str, redis_url: str, key_prefix: str) -> Generator[Floor]:
+def shipped(
+    database_url: str, redis_url: str, key_prefix: str, chain_mode: str
+) -> Generator[Floor]:
     """A floor with the settings as they are shipped."""
-    with floor_on(database_url, redis_url, key_prefix, SHIPPED) as floor:
+    with floor_on(database_url, redis_url, key_prefix, SHIPPED, chain_mode) as floor:
         yield floor
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["prefork", "threads"])
 def test_two_hundred_turns_at_once_on_two_slots_are_answered_without_a_takeover(
     floor: Floor, pool: str
 ) -> None:
@@ -48,6 +50,7 @@ def test_two_hundred_turns_at_once_on_two_slots_are_answered_without_a_takeover(
     assert database.value("SELECT count(*) FROM turnchain_checkpoints") == SESSIONS
 
 
+@both_modes
 def test_a_child_killed_under_shipped_settings_is_replaced_within_two_seconds(
     shipped: Floor,
 ) -> None:
@@ -69,7 +72,7 @@ def test_a_child_killed_under_shipped_settings_is_replaced_within_two_seconds(
     assert database.effects(turn) == effects_of(10, "stumble")
 
 
-@pytest.mark.parametrize("pool", ["prefork", "threads"])
+@pools(inline=["prefork", "threads"])
 def test_a_worker_killed_under_shipped_settings_costs_lease_and_sweep_at_most(
     shipped: Floor, pool: str
 ) -> None:

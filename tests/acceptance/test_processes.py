@@ -81,7 +81,8 @@ def ports_of_test() -> set[int]:
 
 def test_beats_drain_what_nobody_sweeps_and_two_of_them_do_no_harm(floor: Floor) -> None:
     """[DESIGN 6] Beat's `turn.drain` calls the same sweep: no beat or ten beats change nothing."""
-    floor.start(pool="threads", settings=BEAT_MOSTLY)
+    # Only at DEBUG does a worker tell of every task.
+    floor.start(pool="threads", settings=BEAT_MOSTLY | {"log_level": "DEBUG"})
     settings = {f"TURNCHAIN_{key.upper()}": str(value) for key, value in BEAT_MOSTLY.items()}
     for name in ("b1", "b2"):
         with (floor.directory / f"{name}.log").open("ab") as log:
