@@ -35,11 +35,12 @@ $(READY): $(LOCK) pyproject.toml
 	$(BIN)/python -m pip install -qq --disable-pip-version-check --no-deps --no-build-isolation --no-index -e .
 	@touch $@
 
-# Real workers are started and killed one test at a time, after everything else; pytest's 5 is "nothing selected". Their
-# deadlines are seconds, and a busy machine can miss one: what failed is run once more by itself, and must pass then.
+# Real workers are started and killed after everything else, three files at once, since most of it is waiting; pytest's 5 is
+# "nothing selected". Deadlines are seconds, and a busy machine can miss one: what failed is run once more, one test at a
+# time, and must pass then.
 test: $(READY)
 	$(PYTEST) -n $(JOBS) -m 'not long and not acceptance'
-	$(PYTEST) -m 'acceptance and not long' || [ $$? -eq 5 ] || $(PYTEST) -m 'acceptance and not long' --last-failed
+	$(PYTEST) -n 3 --dist loadfile -m 'acceptance and not long' || [ $$? -eq 5 ] || $(PYTEST) -m 'acceptance and not long' --last-failed
 
 test-long: $(READY)
 	$(PYTEST) -m long --timeout 1800

@@ -85,7 +85,7 @@ def test_a_turn_whose_commit_in_persist_was_never_answered_is_settled_once(
     """[DESIGN 6] COMMIT answer lost in persist: one checkpoint, one final event, and the chain goes on."""
     database = floor.database
     parts = conninfo_to_dict(database.url)
-    proxy = Proxy(int(parts.get("port") or 5432), b"turnchain_append_checkpoint")
+    proxy = Proxy(int(parts.get("port") or 5432), b"turnchain_append_checkpoint(")
     floor.stack.callback(proxy.close)
     url = (
         f"postgresql://{parts['user']}:{parts.get('password', '')}@127.0.0.1:{proxy.port}"
