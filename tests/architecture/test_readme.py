@@ -19,6 +19,7 @@ import psycopg
 import pytest
 from celery import Celery
 
+from turnchain.orchestrator_core.contracts import STAGES
 from turnchain.workers.cli import main
 from turnchain.workers.settings import Settings
 
@@ -77,6 +78,13 @@ def test_every_command_is_one_that_there_is(words: list[str]) -> None:
         assert main(words[1:]) == 0
     else:
         assert program in ("celery", "psql")
+
+
+def test_the_picture_shows_the_seven_stages_in_their_order() -> None:
+    (picture,) = blocks("text")
+
+    (line,) = [line for line in picture.splitlines() if "dispatch ──▶" in line]
+    assert line.replace("──▶", " ").split() == [stage.value for stage in STAGES]
 
 
 def test_every_file_that_is_linked_is_there() -> None:
@@ -150,7 +158,6 @@ def test_the_whole_story_runs_as_it_is_told(
     namespace = {
         "turnchain": __import__("turnchain"),
         "celery_app": broker,
-        "message": "Is my order paid?",
         "earlier_messages": [{"role": "user", "content": "Hello!"}],
     }
     code = blocks("python")[2].replace("postgresql://…", empty_database_url)
