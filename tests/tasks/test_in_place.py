@@ -11,14 +11,35 @@ import pytest
 from celery import signals
 
 from tests.tasks.desk import SECRET, Desk
-from turnchain.orchestrator_core.contracts import STAGES, Stage, TurnStatus, Wake
+from turnchain.orchestrator_core.contracts import STAGES, Claim, Stage, TurnStatus, Wake
 from turnchain.orchestrator_core.errors import StoreUnavailableError
+from turnchain.orchestrator_core.ports import Watch
 from turnchain.tasks import in_place, telling
 from turnchain.tasks.base import StageFailed
 from turnchain.tasks.environment import install_environment
 from turnchain.tasks.in_place import Note
 
 CHAIN = [{"task": "turn.drift", "args": [], "options": {}}]
+
+
+@pytest.fixture
+def held(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The owners whose leases are being renewed."""
+    owners: set[str] = set()
+    leases = desk.core.leases
+    begin, end = leases.begin, leases.end
+
+    def begins(claim: Claim, granted: timedelta) -> Watch:
+        owners.add(claim.lease_owner)
+        return begin(claim, granted)
+
+    def ends(claim: Claim) -> None:
+        owners.discard(claim.lease_owner)
+        end(claim)
+
+    monkeypatch.setattr(leases, "begin", begins)
+    monkeypatch.setattr(leases, "end", ends)
+    return owners
 
 
 def going_on(desk: Desk, serves: Callable[[Stage], bool] = lambda stage: True) -> None:
@@ -105,21 +126,9 @@ def test_a_stage_on_another_queue_is_published(desk: Desk) -> None:
     assert desk.wakes() == [wake.model_copy(update={"stage": Stage.DISPATCH})]
 
 
-def test_the_lease_is_renewed_until_the_last_stage_is_through(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_lease_is_renewed_until_the_last_stage_is_through(desk: Desk, held: set[str]) -> None:
     """It ended with the first stage called in place, so that every longer turn was taken over alive."""
     going_on(desk)
-    held: set[str] = set()
-    begin, end = desk.core.leases.begin, desk.core.leases.end
-    monkeypatch.setattr(
-        desk.core.leases,
-        "begin",
-        lambda claim, at: held.add(claim.lease_owner) or begin(claim, at),
-    )
-    monkeypatch.setattr(
-        desk.core.leases, "end", lambda claim: held.discard(claim.lease_owner) or end(claim)
-    )
     seen: list[int] = []
 
     def see(**_: Any) -> None:
@@ -136,19 +145,9 @@ def test_the_lease_is_renewed_until_the_last_stage_is_through(
 
 
 def test_what_fails_between_two_stages_leaves_no_lease(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, held: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     going_on(desk)
-    held: set[str] = set()
-    begin, end = desk.core.leases.begin, desk.core.leases.end
-    monkeypatch.setattr(
-        desk.core.leases,
-        "begin",
-        lambda claim, at: held.add(claim.lease_owner) or begin(claim, at),
-    )
-    monkeypatch.setattr(
-        desk.core.leases, "end", lambda claim: held.discard(claim.lease_owner) or end(claim)
-    )
 
     def fails(*_: Any) -> None:
         raise MemoryError
@@ -162,17 +161,11 @@ def test_what_fails_between_two_stages_leaves_no_lease(
 
 
 def test_a_stage_that_fails_in_place_fails_the_message_and_leaves_no_lease(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    desk: Desk, held: set[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The row stands where it stood, for the sweep; nothing renews it any more."""
     going_on(desk)
     wake = desk.ready()
-    kept: list[Any] = []
-    begin, end = desk.core.leases.begin, desk.core.leases.end
-    monkeypatch.setattr(
-        desk.core.leases, "begin", lambda claim, at: kept.append(claim) or begin(claim, at)
-    )
-    monkeypatch.setattr(desk.core.leases, "end", lambda claim: kept.clear() or end(claim))
 
     def away(*_: Any, **__: Any) -> Any:
         raise StoreUnavailableError(SECRET)
@@ -183,6 +176,6 @@ def test_a_stage_that_fails_in_place_fails_the_message_and_leaves_no_lease(
         run(desk, wake)
 
     assert str(failed.value) == f"in dispatch of turn {wake.turn_id}, called in place"
-    assert kept == []
+    assert not held
     assert desk.wakes() == []
     assert desk.turn(wake).stage is Stage.LOAD
