@@ -180,8 +180,6 @@ DECLARE
     looked bigint;
     looked_to bigint;
     later uuid[];
-    first_tenant text;
-    last_tenant text;
     round_of uuid[];
     all_rounds uuid[] := '{}';
 BEGIN
@@ -227,50 +225,6 @@ BEGIN
         IF looked > 0 THEN
             UPDATE turnchain_admission SET looked_seq = looked_to;
             UPDATE turnchain_turns AS t SET behind = true WHERE t.turn_id = ANY (later);
-        END IF;
-
-        SELECT coalesce(t.tenant, '') INTO first_tenant FROM turnchain_turns AS t
-        WHERE t.status = 'queued' AND t.runner = 'celery' AND NOT t.behind
-        ORDER BY coalesce(t.tenant, '') LIMIT 1;
-        SELECT coalesce(t.tenant, '') INTO last_tenant FROM turnchain_turns AS t
-        WHERE t.status = 'queued' AND t.runner = 'celery' AND NOT t.behind
-        ORDER BY coalesce(t.tenant, '') DESC LIMIT 1;
-        IF first_tenant = last_tenant THEN
-            -- The same choice, where there is nobody to be fair to, with less work.
-            WITH chosen AS (
-                SELECT t.turn_id FROM turnchain_turns AS t
-                WHERE t.status = 'queued' AND t.runner = 'celery' AND NOT t.behind
-                    AND coalesce(t.tenant, '') = first_tenant
-                    AND t.seq <= (SELECT a.looked_seq FROM turnchain_admission AS a)
-                    AND (
-                        SELECT earlier.seq FROM turnchain_turns AS earlier
-                        WHERE earlier.status = 'queued'
-                            AND earlier.orchestrator_name || '' = t.orchestrator_name
-                            AND earlier.session_id = t.session_id
-                        ORDER BY earlier.seq LIMIT 1
-                    ) = t.seq
-                    AND (
-                        SELECT 1 FROM turnchain_turns AS live
-                        WHERE live.status IN ('running', 'paused')
-                            AND live.orchestrator_name || '' = t.orchestrator_name
-                            AND live.session_id = t.session_id
-                        LIMIT 1
-                    ) IS NULL
-                ORDER BY t.priority, t.seq
-                LIMIT room
-            ),
-            admitted AS (
-                UPDATE turnchain_turns AS t SET
-                    status = 'running', admitted_at = clock_timestamp(),
-                    ready_at = clock_timestamp(), wakes = 0, woken_at = clock_timestamp()
-                FROM chosen WHERE t.turn_id = chosen.turn_id
-                RETURNING t.turn_id
-            )
-            SELECT coalesce(array_agg(admitted.turn_id), '{}') INTO round_of FROM admitted;
-            room := room - cardinality(round_of);
-            all_rounds := all_rounds || round_of;
-            EXIT WHEN looked < 200;
-            CONTINUE;
         END IF;
 
         WITH RECURSIVE tenants (tenant) AS (
