@@ -95,6 +95,6 @@ class Gated:
             raise Crash
         with self._store.unit(claim, durable=durable) as unit:
             yield unit
-            dies = self._gate.stop("commit")
+            dies = self._gate.stop(f"commit of {claim.turn.stage.value}")
         if dies:
             raise Crash

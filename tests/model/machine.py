@@ -14,7 +14,7 @@ from tests.model.oracle import CAPACITY, MAX_ATTEMPTS, Oracle
 from tests.model.processes import SECOND, SWEEP, Message, Sweeper, Takeover, Worker
 from tests.model.promises import check_all, check_done
 from tests.model.time import Time
-from turnchain.orchestrator_core.contracts import Owner, TurnId
+from turnchain.orchestrator_core.contracts import Owner, Stage, TurnId
 from turnchain.stores import memory
 from turnchain.stores.memory import MemoryLedger, MemoryStores
 
@@ -42,6 +42,7 @@ STATEMENTS = [
     "hand_back",
     "take_over",
 ]
+COMMITTING = st.sampled_from([stage for stage in Stage if stage is not Stage.DONE])
 STEPS = st.sampled_from([1, 2, 3, 5, 8, 13, A_WHOLE_MESSAGE])
 
 
@@ -162,14 +163,35 @@ class TurnMachine(RuleBasedStateMachine):
     @rule(
         number=WORKER,
         statement=st.sampled_from(STATEMENTS),
+        inline=st.booleans(),
         after=st.booleans(),
         told=COPIES,
         again=st.booleans(),
+        times=st.sampled_from([1, 1, 3]),
     )
-    def crash_at(self, number: int, statement: str, after: bool, told: int, again: bool) -> None:
-        """A child comes as far as that statement, with whatever messages it takes, and no farther."""
-        self._bring(self.workers[number], statement)
-        self.crash(number, after, told, again)
+    def crash_at(
+        self,
+        number: int,
+        statement: str,
+        inline: bool,
+        after: bool,
+        told: int,
+        again: bool,
+        times: int = 1,
+    ) -> None:
+        """A child comes as far as that statement, with whatever messages it takes, and no farther.
+
+        More than one time: so do those that are told of it.
+        """
+        for life in range(times):
+            self._bring(self.workers[number], statement, inline=inline)
+            self.crash(number, after, told if life == times - 1 else 1, again)
+
+    @precondition(lambda self: self.bag)
+    @rule(number=WORKER, stage=COMMITTING, inline=st.booleans())
+    def crash_at_commit(self, number: int, stage: Stage, inline: bool) -> None:
+        """What differs between the stages is what they commit; none of them is left to luck."""
+        self.crash_at(number, f"commit of {stage.value}", inline, after=True, told=0, again=False)
 
     @_while("tell", lambda self: self.deaths)
     @rule(which=WHICH)
@@ -194,12 +216,12 @@ class TurnMachine(RuleBasedStateMachine):
         self.workers[number].draining = True
 
     @_while("freeze", lambda self: self.bag)
-    @rule(number=WORKER, statement=st.sampled_from(STATEMENTS), steps=STEPS)
-    def freeze(self, number: int, statement: str, steps: int) -> None:
+    @rule(number=WORKER, statement=st.sampled_from(STATEMENTS), inline=st.booleans(), steps=STEPS)
+    def freeze(self, number: int, statement: str, inline: bool, steps: int) -> None:
         """SIGSTOP for longer than a lease; others take over and come some way; then it wakes up."""
         self.faults["freeze"] += 1
         frozen, other = self.workers[number], self.workers[1 - number]
-        self._bring(frozen, statement)
+        self._bring(frozen, statement, inline=inline)
         self.time_passes(21)
         self._step(self.sweeper, A_WHOLE_MESSAGE)
         self.sweep(A_WHOLE_MESSAGE)
@@ -283,10 +305,10 @@ class TurnMachine(RuleBasedStateMachine):
             self.time.passes(SWEEP.interval)
             self.sweeper.start()
 
-    def _bring(self, worker: Worker, statement: str) -> None:
-        while worker.gate.before != statement and (self.bag or not worker.is_idle):
+    def _bring(self, worker: Worker, statement: str, *, inline: bool) -> None:
+        while not worker.stands_before(statement) and (self.bag or not worker.is_idle):
             if worker.is_idle:
-                worker.take(self.bag.pop(0), inline=True)
+                worker.take(self.bag.pop(0), inline=inline)
             self._step(worker, 1)
 
     def _step(self, process: Worker | Sweeper, steps: int) -> None:

@@ -81,6 +81,10 @@ class Process:
         """Whether no thread runs."""
         return self.gate.before is None
 
+    def stands_before(self, statement: str) -> bool:
+        """Whether the next statement is that one, or of that kind."""
+        return (self.gate.before or "").startswith(statement)
+
     def go(self, steps: int) -> None:
         """Execute so many statements, or until the thread ends."""
         while steps > 0 and not self.is_idle:
