@@ -6,7 +6,6 @@ import os
 import signal
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from time import monotonic
 from typing import TextIO, cast
 
@@ -19,6 +18,8 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+from turnchain.workers.closed_pipe import abandon
 
 LINE_SECONDS = 5.0
 """Between two lines of progress where there is no bar."""
@@ -39,8 +40,7 @@ class _Out:
             self._stream.write(text)
             self._stream.flush()
         except OSError:  # a pipe that was closed, a terminal that has gone
-            with Path(os.devnull).open("w") as nowhere:
-                os.dup2(nowhere.fileno(), self.fileno())
+            abandon(self._stream)
             os.kill(os.getpid(), signal.SIGHUP)
         return len(text)
 

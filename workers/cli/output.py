@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import datetime
@@ -11,6 +10,7 @@ from importlib.util import find_spec
 from typing import Final, overload
 
 from turnchain.orchestrator_core.contracts import JSONObject
+from turnchain.workers.closed_pipe import abandon
 
 _GAP: Final = "  "
 _NARROW: Final = 12
@@ -24,8 +24,7 @@ def write(text: str) -> None:
         sys.stdout.write(text.encode(encoding, "backslashreplace").decode(encoding))
         sys.stdout.flush()
     except BrokenPipeError:
-        # Python flushes once more at its end, and would complain of the pipe there.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon(sys.stdout)
         sys.exit(0)
 
 

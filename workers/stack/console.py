@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol, TextIO, cast
 
 from turnchain.orchestrator_core import wire
+from turnchain.workers.closed_pipe import abandon
 from turnchain.workers.logs import FIELDS
 
 _COLOURS: Final = ("36", "33", "32", "35", "34", "96", "93", "92")
@@ -72,6 +73,7 @@ class Console:
             self._stream.flush()
         except BrokenPipeError:
             self._is_closed = True
+            abandon(self._stream)
             self._on_closed()
 
     def _prefix(self, name: str) -> str:
