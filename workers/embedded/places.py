@@ -22,10 +22,10 @@ _LOOK_SECONDS = 0.05
 
 
 @contextlib.contextmanager
-def temporary_directory() -> Generator[Path]:
-    """A new directory that the servers' user can enter, removed at the end."""
+def temporary_directory(below: Path | None = None) -> Generator[Path]:
+    """A new directory that the servers' user can enter, removed at the end; below that one, if they can."""
     account = servers_account()
-    places = [Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
+    places = [below or Path(tempfile.gettempdir()), Path("/tmp"), Path("/var/tmp")]
     place = next((place for place in places if enters(account, place)), places[0])
     directory = Path(tempfile.mkdtemp(prefix="turnchain-", dir=place))
     try:
