@@ -211,6 +211,7 @@ sys.exit(main(sys.argv[1:]))
 """
 
 
+@pytest.mark.long  # two whole demos
 def test_a_directory_can_be_used_again_and_a_wrong_state_is_exit_code_1(
     start: Callable[..., Run], scratch: Path
 ) -> None:

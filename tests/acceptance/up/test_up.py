@@ -113,6 +113,7 @@ def test_a_server_that_dies_during_the_start_ends_it_with_a_sentence(
     assert not starting.directory.exists()
 
 
+@pytest.mark.long  # sixteen processes that start at once
 def test_two_that_start_at_once_find_ports_of_their_own(
     up: Callable[..., Up], project: Path
 ) -> None:
