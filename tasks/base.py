@@ -17,6 +17,7 @@ from turnchain.tasks import telling
 from turnchain.tasks.chain import publish
 from turnchain.tasks.environment import environment
 from turnchain.tasks.in_place import Handed, Trail
+from turnchain.tasks.soft_limits import unheard
 
 log = logging.getLogger("turnchain.tasks")
 
@@ -69,6 +70,12 @@ class StageTask(Task[Any, Any]):
                 extra={"task_id": str(self.request.id)[:120], "stage": stage.value},
             )
             return telling.MALFORMED
+        if handed:
+            return self._run(wake, handed)
+        with unheard():
+            return self._run(wake, None)
+
+    def _run(self, wake: Wake, handed: Handed | None) -> str | None:
         env = environment()
         try:
             passage = run_stage(
@@ -83,14 +90,14 @@ class StageTask(Task[Any, Any]):
             log.error(  # noqa: TRY400 - an exception's text may hold what a person wrote
                 "stage failed", extra=_ids(wake) | {"code": code, "error": type(error).__name__}
             )
-            raise StageFailed(f"{code} in {stage} of turn {wake.turn_id}") from None
-        if handed:
-            handed.passage = passage
+            raise StageFailed(f"{code} in {wake.stage} of turn {wake.turn_id}") from None
         trail = Trail(self.app, env.core, str(self.request.id), str(self.request.hostname))
         try:
             self._go_on(wake, passage)
             line = telling.tell(passage, env.core.policy)
             if handed:
+                # Not before: whoever called goes on with it, and must not if anything failed here.
+                handed.passage = passage
                 return line
             last = trail.follow(passage)
         except BaseException:

@@ -99,8 +99,6 @@ class Lifecycle:
             task = cast("StageTask", self.app.tasks[wire.task_name(stage)])
             limit = self.settings.limit_of(stage, self.settings.in_place(self.consumed))
             task.time_limit = ceil(limit.total_seconds())
-            # An app's own would be raised inside an author's code, and taken for its failure.
-            task.soft_time_limit = None
 
     @property
     def _stage_queues(self) -> set[str]:

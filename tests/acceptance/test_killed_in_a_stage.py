@@ -178,6 +178,20 @@ def test_a_stage_past_its_hard_time_limit_is_taken_over(floor: Floor, chain_mode
     assert database.effects(turn) == effects_of(1, "stumble")
 
 
+@both_modes
+def test_an_apps_soft_time_limit_is_no_authors_failure(floor: Floor, chain_mode: str) -> None:
+    """[DESIGN 11] Limits are set per task; a pool's own cannot be switched off, so it passes by. [ADR 0011]"""
+    floor.start(arguments=("--soft-time-limit", "1"))
+    turn = floor.at_the_door("s1")
+
+    wait_for(lambda: "Soft time limit (1" in floor.logs(), 10, "the soft limit")
+    floor.open_door("work-s1-0")
+
+    assert turn.result(10).data == {"worked": 1}
+    floor.assert_settled_once(turn, "s1")
+    assert floor.database.claims(turn) == floor.undisturbed
+
+
 @pytest.mark.parametrize("pool", ["prefork", "threads"])
 def test_the_turns_of_a_killed_worker_go_on_within_lease_and_sweep(
     broker_floor: Floor, pool: str

@@ -144,20 +144,29 @@ def test_the_lease_is_renewed_until_the_last_stage_is_through(desk: Desk, held: 
     assert not held
 
 
-def test_what_fails_between_two_stages_leaves_no_lease(
-    desk: Desk, held: set[str], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("after", "error"), [(1, MemoryError), (2, StageFailed)])
+def test_what_fails_between_two_stages_leaves_no_lease_and_nobody_goes_on(
+    desk: Desk,
+    held: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    after: int,
+    error: type[Exception],
 ) -> None:
     going_on(desk)
+    told: list[Any] = []
 
-    def fails(*_: Any) -> None:
-        raise MemoryError
+    def fails(passage: Any, *_: Any) -> None:
+        told.append(passage)
+        if len(told) == after:
+            raise MemoryError
 
     monkeypatch.setattr(telling, "tell", fails)
 
-    with pytest.raises(MemoryError):
+    with pytest.raises(error):
         run(desk, desk.ready())
 
     assert not held
+    assert len(told) == after
 
 
 def test_a_stage_that_fails_in_place_fails_the_message_and_leaves_no_lease(
