@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -118,6 +119,29 @@ def test_a_reader_that_goes_away_is_noticed_once_and_leaves_nothing_to_flush() -
         console.write("worker1", "hello")
 
     assert noticed == ["closed"]
+
+
+def test_a_full_disk_stops_nothing() -> None:
+    class Full(io.StringIO):
+        def flush(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    console = Console(Full(), on_closed=never)
+
+    console.write("worker1", "hello")
+    console.write("worker1", "hello")
+
+
+def test_what_a_process_says_does_nothing_to_a_terminal() -> None:
+    line = {"ts": "2026-11-30T22:29:22+00:00", "level": "INFO", "message": "\x1b]0;mine\x07\nb"}
+    stream = io.StringIO()
+
+    Console(stream, on_closed=never).write("worker1", json.dumps(line))
+    Console(stream, on_closed=never).write("worker1", "a\tb \x1b[2J")
+
+    first, second = stream.getvalue().splitlines()
+    assert first.endswith(r"\x1b]0;mine\x07\nb")
+    assert second == r"worker1   | a       b \x1b[2J"
 
 
 def test_what_the_stream_cannot_show_is_spelled_out() -> None:

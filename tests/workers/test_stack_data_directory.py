@@ -2,10 +2,12 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Generator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -51,6 +53,48 @@ def test_an_empty_directory_of_the_users_is_emptied_but_left(home: Path) -> None
         (claim.path / "postgres").mkdir()
 
     assert list(home.rglob("*")) == [home / "data"]
+
+
+def test_what_the_user_ignores_is_left_as_it_is(home: Path) -> None:
+    with claimed(home / "data") as claim:
+        (claim.path / ".gitignore").write_text("logs\n")
+        claim.keep()
+
+    with claimed(home / "data"):
+        pass
+
+    assert (home / "data/.gitignore").read_text() == "logs\n"
+
+
+def test_a_project_that_has_a_postgres_of_its_own_is_something_else(home: Path) -> None:
+    (home / "postgres").mkdir()
+    (home / "postgres/init.sql").touch()
+
+    with pytest.raises(SettingsError, match="holds something else"), claimed(home):
+        pass
+
+    assert {each.name for each in home.iterdir()} == {"postgres"}
+
+
+def test_nobody_else_has_it_before_it_is_cleared(
+    home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refused: list[str] = []
+    remove = shutil.rmtree
+
+    def removing(path: Path, **given: Any) -> None:
+        with pytest.raises(SettingsError) as error, claimed(home / "data"):
+            pass
+        refused.append(str(error.value))
+        remove(path, **given)
+
+    monkeypatch.setattr(shutil, "rmtree", removing)
+
+    with claimed(home / "data") as claim:
+        (claim.path / "postgres").mkdir()
+
+    assert len(refused) == 1
+    assert "is in use by process" in refused[0]
 
 
 def test_what_is_kept_stays(home: Path) -> None:
@@ -130,6 +174,7 @@ def test_a_new_file_system_counts_as_empty(home: Path) -> None:
 
 def test_a_directory_of_embedded_servers_is_one_of_ours(home: Path) -> None:
     (home / "postgres").mkdir()
+    (home / "postgres/lock").touch()
 
     with claimed(home):
         pass

@@ -11,6 +11,7 @@ from typing import Final, overload
 
 from turnchain.orchestrator_core.contracts import JSONObject
 from turnchain.workers.closed_pipe import abandon
+from turnchain.workers.printable import printable
 
 _GAP: Final = "  "
 _NARROW: Final = 12
@@ -52,13 +53,6 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
         _GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
-
-
-def printable(text: str) -> str:
-    """The text with escapes for what would not show, or would make a terminal do something."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text
-    )
 
 
 @overload

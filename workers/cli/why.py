@@ -12,6 +12,7 @@ from turnchain.orchestrator_core.situation import Rules, next_rewake, told
 from turnchain.orchestrator_core.standing import Standing, capacity, serving
 from turnchain.orchestrator_core.wire import is_turn_id
 from turnchain.workers.cli import output, reading
+from turnchain.workers.printable import printable
 
 SUMMARY: Final = (
     "say in one sentence why a turn does not move; exit status 1 if nobody will move it"
@@ -40,9 +41,7 @@ def run(options: argparse.Namespace) -> int:
         output.write_json([_json(facts, explanation, reader.rules)])
     else:
         lines = output.aligned(_facts(facts, reader.rules))
-        output.write(
-            "".join(f"{line}\n" for line in [output.printable(explanation.sentence), *lines])
-        )
+        output.write("".join(f"{line}\n" for line in [printable(explanation.sentence), *lines]))
     return 1 if explanation.stuck else 0
 
 
@@ -59,7 +58,7 @@ def _facts(facts: TurnFacts, rules: Rules) -> list[tuple[str, str]]:
     turn = position.turn
     session = f"{turn.session.orchestrator_name} / {turn.session.session_id}"
     shown = [
-        ("session", output.printable(session)),
+        ("session", printable(session)),
         ("accepted", told(turn.accepted_at, now)),
     ]
     if position.last_event and position.last_event_at:

@@ -100,9 +100,10 @@ class Child:
         """SIGTERM it, and do not start it again."""
         with self._lock:
             self._ending.set()
-        if self.pid:
+        pid = self.pid
+        if pid:
             with suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGTERM)
+                os.kill(pid, signal.SIGTERM)
 
     def has_ended(self, timeout: timedelta = timedelta(0)) -> bool:
         """Whether it has ended for good, after waiting so long for it."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -16,6 +17,7 @@ from typing import Any, Final, Protocol, TextIO, cast
 from turnchain.orchestrator_core import wire
 from turnchain.workers.closed_pipe import abandon
 from turnchain.workers.logs import FIELDS
+from turnchain.workers.printable import printable
 
 _COLOURS: Final = ("36", "33", "32", "35", "34", "96", "93", "92")
 _WIDTH: Final = len("turnchain")
@@ -24,6 +26,8 @@ _ROUTINE: Final = re.compile(
     rf"^[\d:]{{8}} (Scheduler: Sending due task .*\({re.escape(wire.DRAIN)}\)"
     rf"|Task {re.escape(wire.DRAIN)}\[[\w-]+\] (received|succeeded))"
 )
+_GONE: Final = (errno.EPIPE, errno.EIO)
+"""A pipe that was closed, a terminal that has gone."""
 _LOUD: Final = ("WARNING", "ERROR", "CRITICAL")
 
 
@@ -54,7 +58,7 @@ class Console:
 
     def write(self, name: str, line: str) -> None:
         """Print it at once, unless it says nothing."""
-        shown = readable(line)
+        shown = printable(readable(line).expandtabs())
         if not shown.strip() or _ROUTINE.search(shown):
             return
         with self._lock:
@@ -71,10 +75,12 @@ class Console:
         try:
             self._stream.write(text)
             self._stream.flush()
-        except BrokenPipeError:
-            self._is_closed = True
-            abandon(self._stream)
-            self._on_closed()
+        except OSError as error:
+            # Nobody reads it any more. Any other, such as a full disk: what was to be done is done all the same.
+            if error.errno in _GONE:
+                self._is_closed = True
+                abandon(self._stream)
+                self._on_closed()
 
     def _prefix(self, name: str) -> str:
         if name not in self._prefixes:

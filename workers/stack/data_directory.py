@@ -55,7 +55,7 @@ def claimed(directory: Path) -> Generator[DataDirectory]:
             _check_kind(path)
             prepared(path)
             entries = {each.name for each in path.iterdir()} - _OF_NOBODY
-            if entries and not entries & {LOCK, "postgres"}:
+            if entries and LOCK not in entries and not (path / "postgres" / "lock").exists():
                 raise SettingsError(
                     f"{str(path)!r} holds something else ({min(entries)!r}): name a new directory, or an empty one"
                 )
@@ -64,11 +64,15 @@ def claimed(directory: Path) -> Generator[DataDirectory]:
             _take(lock)
             is_new = not entries
             # Beside somebody's project: not to be committed with it.
-            (path / ".gitignore").write_text("*\n")
-            yield claim
+            ignored = path / ".gitignore"
+            if not ignored.exists():
+                ignored.write_text("*\n")
+            try:
+                yield claim
+            finally:
+                if is_new and not claim.is_kept:
+                    _clear(path)
     finally:
-        if is_new and not claim.is_kept:
-            _clear(path)
         for place in made:
             with suppress(OSError):  # there is something in it, and be it somebody else's
                 place.rmdir()
@@ -93,9 +97,11 @@ def _take(lock: IO[str]) -> None:
 
 
 def _clear(path: Path) -> None:
-    for each in path.iterdir():
-        if each.name not in _OF_NOBODY:
-            shutil.rmtree(each) if each.is_dir() else each.unlink()
+    """Remove everything, the lock last: whoever has waited for it finds nothing else."""
+    with suppress(OSError):
+        for each in sorted(path.iterdir(), key=lambda each: each.name == LOCK):
+            if each.name not in _OF_NOBODY:
+                shutil.rmtree(each, ignore_errors=True) if each.is_dir() else each.unlink()
 
 
 @contextmanager

@@ -240,7 +240,7 @@ def _end(
         if monotonic() > deadline or interrupts.hurried.wait(_LOOK_SECONDS):
             break
     for child in late:
-        tell(f"{child.name} did not end in time: killed")
         child.kill()
+        tell(f"{child.name} did not end in time: killed")
     for child in late:
         child.has_ended(_AFTER_GRACE)
