@@ -51,10 +51,15 @@ def _queued(facts: TurnFacts, situation: Situation, before: Situation | None) ->
     if before is None:
         return _first(situation, facts.preferred)
     name = before.turn.turn_id
-    if before.standing is not Standing.QUEUED:
-        return f"queued behind turn {name} of its session, which is {_stands(before)}"
-    turns = _at_least(facts.queued_before, "queued turn")
-    return f"queued behind {turns} of its session, the first of which, {name}, is {_first(before)}"
+    if before.standing is Standing.QUEUED:
+        turns = _at_least(facts.queued_before, "queued turn")
+        behind = f"{turns} of its session, the first of which, {name}, is {_first(before)}"
+    else:
+        behind = f"turn {name} of its session, which is {_stands(before)}"
+    # Where nobody goes on with that one either, its own sentence says why.
+    blocked = None if before.is_stuck else _nobody(situation)
+    then = f"; and nobody will start this one then: {blocked}" if blocked else ""
+    return f"queued behind {behind}{then}"
 
 
 def _first(situation: Situation, preferred: int = 0) -> str:
@@ -79,6 +84,11 @@ def _first(situation: Situation, preferred: int = 0) -> str:
         return f"{head}, because capacity is full: {flying} {are} owned or ready on {slots}"
     free = f"though {most - around.in_flight} of {_counted(most, 'slot')} are free"
     return f"{head}, {free}: {situation.sweep('admits it at the latest')}"
+
+
+def _nobody(situation: Situation) -> str | None:
+    """Why nobody will go on with a turn that nobody has in hand."""
+    return None if situation.is_held else situation.obstacle()
 
 
 def _stands(situation: Situation) -> str:
@@ -106,7 +116,7 @@ def _waits(situation: Situation) -> str:
 def _ready(situation: Situation, ending: str | None) -> str:
     turn, wakes = situation.turn, situation.position.wakes
     since = f"ready at {turn.stage} since {situation.at(turn.ready_at)}"
-    blocked = ending or situation.obstacle()
+    blocked = ending or _nobody(situation)
     if blocked:
         return f"{since}, but {blocked}"
     if turn.runner == "engine":
@@ -136,7 +146,7 @@ def _parked(situation: Situation, ending: str | None) -> str:
     else:
         why = f"for {turn.parked!r}"
     parked = f"parked at {turn.stage} {until}, {why}"
-    blocked = ending or situation.obstacle()
+    blocked = ending or _nobody(situation)
     if blocked:
         return f"{parked}, but {blocked}"
     if turn.parked == "no-worker":

@@ -105,6 +105,21 @@ def test_queued_behind_others_of_its_session_says_why_the_first_waits(world: Wor
     )
 
 
+def test_queued_behind_one_that_goes_on_though_nobody_will_start_this_one(world: World) -> None:
+    world.given.claimed("t0", stage=Stage.DISPATCH, lease=LEASE)
+    world.given.accepted("t1")
+    world.beats(queues=("models",))
+
+    why = world.why("t1")
+
+    assert why.stuck
+    assert why.sentence == (
+        f"Queued behind turn {id_of('t0')} of its session, which is owned by process host:1, which runs dispatch "
+        "(0 iterations settled) with a lease until 2026-01-01T00:00:20Z (in 20 s); and nobody will start this one "
+        "then: no live worker reads queue 'turns' for load, so start one with -Q turns."
+    )
+
+
 def test_queued_because_capacity_is_full(world: World) -> None:
     world.given.admitted("a", session="a")
     world.given.admitted("b", session="b")
@@ -195,6 +210,16 @@ def test_ready_and_published_again_and_again(world: World) -> None:
     world.passes(12)
     world.beats()
     assert world.why("t1").sentence.endswith("again (after 2 times) with the next sweep.")
+
+
+def test_ready_for_an_engine_that_lives_needs_no_worker() -> None:
+    world = World()
+    world.given.admitted("t1", runner="engine")
+
+    why = world.why("t1")
+
+    assert not why.stuck
+    assert why.sentence.startswith(f"Ready at load since {START} (0 s ago) for its engine alone, ")
 
 
 def test_ready_at_a_stage_with_a_queue_of_its_own(world: World) -> None:
@@ -355,6 +380,7 @@ def test_paused(world: World) -> None:
     row = world.stores.tables.turns[id_of("t1")]
     row.status, row.ready_at = TurnStatus.PAUSED, None
     world.passes(60)
+    world.beats()
 
     assert world.why("t1") == Explanation(
         Standing.PAUSED,

@@ -5,7 +5,9 @@ SELECT
     set_config('enable_bitmapscan', 'off', true),
     set_config('enable_hashjoin', 'off', true),
     set_config('enable_mergejoin', 'off', true),
-    set_config('enable_sort', 'off', true)
+    set_config('enable_sort', 'off', true),
+    -- "no session given, or this one" is an index condition only where the plan knows what was given.
+    set_config('plan_cache_mode', 'force_custom_plan', true)
 
 -- list_names --
 -- Orchestrators that have turns: one probe a name, of which there are few.
