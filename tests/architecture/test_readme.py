@@ -114,6 +114,14 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
+def test_its_benchmark_is_that_of_the_last_full_run() -> None:
+    (shown,) = re.findall(r"<!-- benchmark -->\n(.*?)\n<!-- /benchmark -->", README, re.DOTALL)
+
+    assert shown.startswith("20")
+    assert "| inline |" in shown
+    assert shown in (ROOT / "benchmarks" / "results" / "latest.md").read_text()
+
+
 @contextmanager
 def running(words: list[str], environ: Mapping[str, str], cwd: Path, sign: str) -> Generator[Path]:
     """A command of the README, once it has printed the sign that it runs."""
