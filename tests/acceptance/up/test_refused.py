@@ -76,6 +76,7 @@ def test_data_of_another_version(up: Callable[..., Up]) -> None:
     data = asked.directory / "postgres/data"
     data.mkdir(parents=True)
     (data / "PG_VERSION").write_text("16\n")
+    (asked.directory / "postgres/lock").touch()
     if os.geteuid() == 0:
         for place in (asked.directory, asked.directory / "postgres"):
             place.chmod(0o711)
